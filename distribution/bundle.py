@@ -19,7 +19,6 @@ ROOT = Path(__file__).resolve().parent.parent
 NOT_NEEDED = frozenset(("pip", "tzdata"))
 # Of a package's metadata only what says whose it is: name, version, licences.
 _METADATA = re.compile(r"[^/]+\.dist-info/(METADATA|(licenses/.*)?(LICEN[CS]E|COPYING|NOTICE|AUTHORS)[^/]*)", re.IGNORECASE)
-_DATA = (".json", ".txt")
 
 Files = dict[str, bytes]  # path in the bundle, with slashes -> content
 
@@ -37,9 +36,9 @@ def files() -> Files:
 
 
 def own_files() -> Iterator[tuple[str, bytes]]:
-    """Those of svcd itself."""
+    """Those of svcd itself, modules and data."""
     for path in (ROOT / "svcd").rglob("*"):
-        if path.suffix == ".py" or path.suffix in _DATA and path.parent.name == "data":
+        if path.is_file() and path.suffix != ".pyc":
             yield path.relative_to(ROOT).as_posix(), path.read_bytes()
     yield "svcd.dist-info/LICENSE", (ROOT / "LICENSE").read_bytes()
 

@@ -62,7 +62,8 @@ def package_files(files: Files) -> dict[str, Entry]:
         "usr/lib/sysusers.d/svcd.conf": Entry(_read("distribution/debian/sysusers.conf")),
         "etc/svcd/svcd.toml": Entry(_read("examples/svcd.toml")),
         **{path: Entry(completion(shell)) for shell, path in _COMPLETIONS.items()},
-        "usr/share/man/man1/svcd.1.gz": Entry(_packed(_read("man/svcd.1"))),
+        **{f"usr/share/man/man{page.suffix[1:]}/{page.name}.gz": Entry(_packed(page.read_bytes()))
+           for page in sorted((ROOT / "man").iterdir())},
         "usr/share/doc/svcd/changelog.gz": Entry(_packed(_read("CHANGELOG.md"))),
         "usr/share/doc/svcd/copyright": Entry(_copyright(files)),
         "usr/share/doc/svcd/examples/films.json": Entry(_read("examples/films.json")),

@@ -8,7 +8,7 @@ from hypothesis import settings
 
 from svcd.text import segmenters
 from tests.support.daemon import Daemon, running
-from tests.support.embedding_service import Service
+from tests.support.scripted_server import Reply, ScriptedServer
 
 # The suite often runs beside other work: how long one example takes says nothing about the code under test.
 settings.register_profile("svcd", deadline=None)
@@ -24,9 +24,9 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 @pytest.fixture
-def service() -> Iterator[Service]:
+def service() -> Iterator[ScriptedServer]:
     """An embedding service."""
-    made = Service()
+    made = ScriptedServer(Reply(status=500), path="/api/embed")
     yield made
     made.close()
 

@@ -17,7 +17,6 @@ from svcd.api import (
     event_streams,
     export,
     facet_search,
-    features,
     indexes,
     instance,
     keys,
@@ -61,6 +60,7 @@ from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.http.message import HttpError, Request, Response, media_type
 from svcd.index.disk_space import disk_full_error, lacks_room
+from svcd.validation import features
 from svcd.validation import checked_index_uid, decode_body, decode_query, decode_value
 
 if TYPE_CHECKING:

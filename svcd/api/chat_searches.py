@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.api.admission import Timer
 from svcd.api.filters import index_snapshot
-from svcd.api.routes import Context
+from svcd.api.routes import DEGRADED, Context
 from svcd.api.search import check_sort, query_of, with_joins_resolved
 from svcd.base import logs
 from svcd.base.errors import ApiError
@@ -136,7 +136,10 @@ class ChatSearches:
         federation = Federation(limit=body.get("limit", Federation.limit))
         asked = with_joins_resolved(ctx, asked, reader)
         try:
-            return search({index_uid: reader}, [asked], federation, timer, ctx.embedding.for_search(timer))
+            found = search({index_uid: reader}, [asked], federation, timer, ctx.embedding.for_search(timer))
+            if timer.has_run_out:
+                ctx.traffic.count_search(DEGRADED)
+            return found
         except ApiError as error:
             place = f"Index `{index_uid}`: "
             if not error.message.startswith(place):

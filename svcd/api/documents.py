@@ -11,7 +11,7 @@ from itertools import islice
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from svcd.api import features, shapes
+from svcd.api import shapes
 from svcd.api.bodies import read_sequence
 from svcd.api.filters import (
     allowed_filter,
@@ -32,6 +32,7 @@ from svcd.ranking.sort import SortError, SortRule, check_sortable, geo_buckets, 
 from svcd.schema.documents import Selection, checked_identifier, select
 from svcd.schema.document_vectors import MEMBER
 from svcd.search.shown_vectors import VECTORS_MEMBER, average_bytes, set_vectors, vectors_of
+from svcd.validation import features
 from svcd.validation import Field, Param, anything, array_of, boolean, nullable, positive_integer, query_strings, string
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from typing import Any
 
 from svcd import INTERFACE_VERSION
 from svcd.api import shapes
-from svcd.api.features import FEATURES
 from svcd.api.indexes import STATS_PARAMS, index_stats
 from svcd.api.routes import Context, Fields, HandlerResult, Route
 from svcd.base.errors import ApiError
 from svcd.base.quantities import rfc3339_micro
+from svcd.validation.features import FEATURES
 from svcd.validation import Field, boolean, nullable
 
 

@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from svcd.api import features
 from svcd.api.admission import Timer
 from svcd.api.filters import has_joins, hydrate_hits, index_snapshot
 from svcd.api.routes import DEGRADED, Context, Fields, HandlerResult, Route, Text
@@ -43,7 +42,8 @@ from svcd.base import tracing
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.facets.distribution import Facets, merged_facets
-from svcd.search.request import Federation, IndexedQuery
+from svcd.search.request import Federation, IndexedQuery, SearchResult
+from svcd.validation import features
 from svcd.validation import (
     Field,
     array_of,
@@ -319,17 +319,15 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
             readers[uid] = stack.enter_context(ctx.read(uid))
             return readers[uid]
 
-        embed = ctx.embedding.for_search(timer)
         # An instance that is asked by another leaves the order for the user to that one.
         personalize = None if wanted.is_proxied else federation.get("personalize")
         ordering = personalize and personalized(ctx, personalize, [query.get("q") for query in queries], timer, readers)
-        if network is None:
-            found = federated(read, asked, wanted, timer, embed, None, ordering)
-        else:
-            found = federated(read, network.local, wanted, timer, embed, network.remotes, ordering)
+        found = federated(read, asked if network is None else network.local, wanted, timer, ctx.embedding.for_search(timer),
+                          None if network is None else network.remotes, ordering)
         if timer.has_run_out:
             ctx.traffic.count_search(DEGRADED)
         hydrated = {} if wanted.is_proxied else readers  # documents of other indexes are added by the instance that asks
+        primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
         if isinstance(found.hits, LongPage):
             answer.add_hits(ctx, found.hits, hydrated)
             for reader in readers.values():
@@ -337,21 +335,24 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
             answer.held.push(stack.pop_all())
         else:
             answer.add(",".join(hydrate_hits(ctx, found.hits, hydrated)).encode())
-        primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
+    members = _members_beside_hits(found, queries, federation)
+    elapsed_s = time.monotonic() - started
+    members["processingTimeMs"] = int(elapsed_s * 1000) if network is None else network.milliseconds(elapsed_s)
+    if wants_metadata(ctx):
+        members["metadata"] = [_metadata(query, primary_keys, network) for query in queries]
+    if network is not None:
+        members.update(network.error_members())
+    return {**members, **semantic_members(found)}
+
+
+def _members_beside_hits(found: SearchResult, queries: Sequence[Query], federation: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that do not depend on where the search ran. The time is filled in later: its place is among them."""
     vectors = {str(number): shown_vector(vector) for number, vector in found.query_vectors.items()}
     are_retrieved = any(query.get("retrieveVectors") for query in queries)
-    elapsed_s = time.monotonic() - started
-    rest: dict[str, Any] = {
-        **({"queryVectors": vectors} if are_retrieved else {}),
-        "processingTimeMs": int(elapsed_s * 1000) if network is None else network.milliseconds(elapsed_s), **found.pagination,
+    return {
+        **({"queryVectors": vectors} if are_retrieved else {}), "processingTimeMs": 0, **found.pagination,
         **_facet_members(found.facets, federation.get("mergeFacets")), "requestUid": uuid7(),
     }
-    if wants_metadata(ctx):
-        rest["metadata"] = [_metadata(query, primary_keys, network) for query in queries]
-    if network is not None:
-        rest.update(network.error_members())
-    rest.update(semantic_members(found))
-    return rest
 
 
 def _metadata(query: Query, primary_keys: Mapping[str, str | None], network: NetworkSearch | None) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.api.admission import Timer
 from svcd.api.filters import has_joins, hydrate_hits
+from svcd.api.routes import DEGRADED
 from svcd.api.remote_search import NetworkQuery, NetworkSearch
 from svcd.api.search import (
     PERFORMANCE_DETAILS,
@@ -66,6 +67,8 @@ def _members(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], request
         personalize = body.get("personalize")
         ordering = personalize and personalized(ctx, personalize, [body.get("q")], timer, readers)
         found = federated(read, network.local, federation, timer, ctx.embedding.for_search(timer), network.remotes, ordering)
+        if timer.has_run_out:
+            ctx.traffic.count_search(DEGRADED)
         hits = hydrate_hits(ctx, list(found.hits), readers)
         primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
     members: dict[str, Any] = {"hits": hits, "query": body.get("q") or "", **_vector_member(found.query_vectors)}

@@ -23,7 +23,7 @@ from svcd.base.json_text import dumps, loads
 from svcd.ranking.scores import GeoSorted, Sorted
 from svcd.ranking.sort import SortRule, geo_buckets
 from svcd.remote import remote_errors
-from svcd.search.score_values import Compared, by_value, read_values, shown_values
+from svcd.search.score_values import Compared, by_distance, by_value, read_values, shown_values
 from svcd.validation.messages import U64_MAX
 
 if TYPE_CHECKING:
@@ -162,15 +162,9 @@ def _compare_values(left: Compared, right: Compared) -> float:
     if isinstance(left, Sorted) and isinstance(right, Sorted):
         return by_value(left, right)
     if isinstance(left, GeoSorted) and isinstance(right, GeoSorted):
-        return _by_distance(left, right)
+        return by_distance(left, right)
     return 0
 
-
-def _by_distance(left: GeoSorted, right: GeoSorted) -> float:
-    if left.metres is None or right.metres is None:
-        return (left.metres is None) - (right.metres is None)
-    difference = left.metres - right.metres
-    return difference if left.ascending else -difference
 
 
 _sort_key = cmp_to_key(_compare)

@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from svcd.api import features
 from svcd.api.admission import SearchQueue, Timer
 from svcd.api.routes import Context
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.search.request import Reranking
+from svcd.validation import features
 
 if TYPE_CHECKING:
     from svcd.remote.reranking import Reranker

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from svcd.api.bodies import serde_type
-from svcd.api.features import require
 from svcd.api.routes import Context, Fields, HandlerResult, Route
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.schema.embedder_settings import fragments, indexing_part
 from svcd.templates import JsonTemplate, Template, TemplateError, document_variables, fragment_variables
+from svcd.validation.features import require
 from svcd.validation import (
     Field,
     anything,

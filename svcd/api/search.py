@@ -13,7 +13,6 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from svcd.api import features
 from svcd.api.admission import SearchQueue, Timer
 from svcd.api.filters import (
     allowed_filter,
@@ -34,6 +33,7 @@ from svcd.base.json_text import dumps
 from svcd.facets.distribution import Facets
 from svcd.ranking.sort import SortError, parse_rule, split_rules
 from svcd.search.request import Federation, Hybrid, IndexedQuery, Reranking, SearchQuery, SearchResult
+from svcd.validation import features
 from svcd.validation import (
     Field,
     Param,

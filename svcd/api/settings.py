@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from svcd.api import shapes
-from svcd.api.features import require
 from svcd.api.routes import Context, Fields, HandlerResult, Route, Value
 from svcd.schema import settings
 from svcd.schema.settings import Setting
+from svcd.validation.features import require
 from svcd.validation import nullable
 
 _TAG = "Settings"

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from svcd.api.features import FEATURES
 from svcd.auth.keys import ACTIONS
 from svcd.base.quantities import human_size, rfc3339_micro
 from svcd.instance.task_records import STATUSES, Batch, Task
 from svcd.tasks.batching import KINDS
 from svcd.tasks.views import elapsed_text, moment_text
+from svcd.validation.features import FEATURES
 
 if TYPE_CHECKING:
     from svcd.instance.data_folder import IndexRow

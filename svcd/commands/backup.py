@@ -60,8 +60,12 @@ def backup_command(context: click.Context, target: Path, keep: int | None, url: 
 def _source(context: click.Context, url: str | None, key: str | None, folder: Path | None) -> Iterator[tuple[Instance, Path]]:
     """The instance, and where it puts snapshots."""
     if folder is None:
+        config = load(context.find_root().obj or {}, os.environ)
+        if config.s3_bucket_url is not None:
+            raise CommandFailed("this configuration has an object store, where the daemon puts its snapshots: ask for one with "
+                                "POST /snapshots, or use --schedule-snapshot")
         with instance.opened(context, url, key, None) as running:
-            yield running, load(context.find_root().obj or {}, os.environ).snapshot_dir
+            yield running, config.snapshot_dir
         return
     with tempfile.TemporaryDirectory(prefix=".svcd-backup-", dir=folder.absolute().parent) as snapshots:
         with instance.started(folder, "--snapshot-dir", snapshots) as own:

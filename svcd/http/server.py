@@ -11,7 +11,7 @@ Threads (docs/http.md#threads):
 - Answers that their clients are slow to read, or that are made in portions, wait in a second poller with one thread
   (svcd.http.delivery). Streams hold a request thread each; the caller bounds their number.
 - The thread that calls `serve()` answers no request. Each `Limits.sweep_s` it closes connections whose deadline has
-  passed, dismisses spare threads, and calls on_idle.
+  passed, dismisses spare threads, and calls on_idle and on_sweep.
 
 Queues: only those of the kernel (connections not accepted yet; ready sockets, first come first served). Several processes
 may serve the same listening sockets: svcd.http.worker_sharing.

@@ -233,7 +233,7 @@ class _Maker:
     def _join_leaves(self) -> None:
         """Join the leaves of the next family to its sets."""
         family = self._build.at
-        self._writer.executemany(_INSERT, family_rows(self._writer, self._choice, family, LEAST))
+        self._writer.executemany(_INSERT, family_rows(self._writer, self._choice, family, LEAST, self._check))
         self._writer.execute("DELETE FROM materialized_leaves WHERE family = ?", (family,))
         if family + 1 < self._choice.families.count:
             self._go_on(_SETS, family + 1)

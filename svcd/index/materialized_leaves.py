@@ -97,10 +97,10 @@ class LeafGatherer:
         _discard(map(array.append, leaves, map((FIRST_COLUMN + column << BLOCK_BITS).__add__, documents)))
         self.size += 2 * len(leaves)
 
-    def _add_pairs(self, terms: Sequence[str], documents: Iterable[int]) -> None:
+    def _add_pairs(self, terms: Sequence[str], documents: Sequence[int]) -> None:
         after = list(map(self._pairs.get, terms))
-        for codes, right, low in compress(zip(after, islice(terms, 1, None), documents), after):
-            codes[right].append(low)  # type: ignore[index]  # compress() leaves the terms with pairs
+        leaves = list(map(dict.__getitem__, filter(None, after), compress(islice(terms, 1, None), after)))
+        _discard(map(array.append, leaves, compress(documents, after)))
 
     def _places_up_to(self, length: int) -> Sequence[int]:
         known = len(self._places)

@@ -25,12 +25,16 @@ _Part = list[tuple[int, StoredContainer]]  # a container for each bitmap block
 _Parts = Mapping[int, _Part]  # by place
 
 
-def family_rows(connection: sqlite3.Connection, choice: Choice, family: int, least: int) -> list[Row]:
-    """The rows of the sets of a family, by key. least: so many documents make a term or a prefix common."""
+def family_rows(connection: sqlite3.Connection, choice: Choice, family: int, least: int, check: Callable[[], None]) -> list[Row]:
+    """The rows of the sets of a family, by key.
+
+    least: so many documents make a term or a prefix common. check: called each 0.01 s; what it raises ends the work.
+    """
     pairs = choice.families.pair_leaves(family)
     nodes = pairs.nodes if pairs else _letter_nodes if family == Families.LETTERS else choice.nodes
     rows: list[Row] = []
-    for node, parts in _node_parts(connection, family, nodes).items():
+    for node, parts in _node_parts(connection, family, nodes, check).items():
+        check()
         if pairs:
             rows += _rows(materialized_key("adjacent", *node), 0, parts[0])
         elif _has(parts, least):
@@ -47,12 +51,13 @@ def _letter_nodes(letter: str) -> Iterator[Node]:
 
 
 def _node_parts(
-    connection: sqlite3.Connection, family: int, nodes_of: Callable[[str], Iterator[Node]]
+    connection: sqlite3.Connection, family: int, nodes_of: Callable[[str], Iterator[Node]], check: Callable[[], None]
 ) -> Mapping[Node, _Parts]:
     found: defaultdict[Node, defaultdict[int, _Part]] = defaultdict(lambda: defaultdict(list))
     known: dict[str, tuple[Node, ...]] = {}
     stored = connection.execute("SELECT start, leaves FROM materialized_leaves WHERE family = ? ORDER BY start", (family,))
     for block, portions in groupby(stored, lambda row: row[0] >> BLOCK_BITS):
+        check()
         sets: defaultdict[Node, list[DocIds]] = defaultdict(list)
         for _, leaves in portions:
             for leaf, codes in marshal.loads(leaves).items():

@@ -401,7 +401,8 @@ class IndexWriter:
         self.clear_locations()
         self.vectors.clear()
         for statement in (*_CLEAR_WORDS, "DELETE FROM documents", "DELETE FROM forward_index", "DELETE FROM field_word_counts",
-                          "DELETE FROM materialized_postings", "UPDATE fields SET documents = 0"):
+                          "DELETE FROM materialized_postings", "DROP TABLE IF EXISTS materialized_leaves",
+                          "UPDATE fields SET documents = 0"):
             self._connection.execute(statement)
         self._distribution.clear()
         self.docids, self._document_bytes = EMPTY, 0

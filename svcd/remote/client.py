@@ -264,9 +264,10 @@ class _Call:
 
     def connect(self, host: str, port: int, is_proxy: bool = False) -> socket.socket:
         """Open a plain connection; to a proxy, which the operator chose, without the guard."""
-        if is_proxy:
-            return self._use(socket.create_connection((host, port), self.connect_s))
-        return self._use(self._guard.connect(host, port, self.connect_s))
+        opened = socket.create_connection((host, port), self.connect_s) if is_proxy \
+            else self._guard.connect(host, port, self.connect_s)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # the body follows the head in a packet of its own
+        return self._use(opened)
 
     def wrap_tls(self, plain: socket.socket, host: str) -> socket.socket:
         """Begin TLS on a connection and verify the certificate of the host."""

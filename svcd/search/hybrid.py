@@ -16,7 +16,7 @@ from svcd.ranking.distinct import Distinct
 from svcd.ranking.scores import GeoSorted, Sorted
 from svcd.search.keyword import Found, rank_by_words, scope_of
 from svcd.search.request import SearchQuery
-from svcd.search.score_values import Compared, by_score, by_value, compared_values
+from svcd.search.score_values import Compared, by_distance, by_score, by_value, compared_values
 from svcd.search.semantic import QueryTarget, rank_by_vectors
 from svcd.vectors.vector import single
 
@@ -106,15 +106,8 @@ def _compare_values(left: Compared, right: Compared) -> float:
     if isinstance(left, Sorted) and isinstance(right, Sorted):
         return by_value(left, right)
     if isinstance(left, GeoSorted) and isinstance(right, GeoSorted):
-        return _by_distance(left, right)
+        return by_distance(left, right)
     return 0
-
-
-def _by_distance(left: GeoSorted, right: GeoSorted) -> float:
-    """The distance that the direction of the sort puts first is better; none is worst."""
-    if left.metres is None or right.metres is None:
-        return (left.metres is None) - (right.metres is None)
-    return left.metres - right.metres if left.ascending else right.metres - left.metres
 
 
 def _first(hits: Iterable[Hit], counted: DocIds, wanted: int, distinct: Distinct | None) -> Ranking:

@@ -85,6 +85,13 @@ def by_score(left: float, right: float) -> float:
     return 0 if abs(left - right) <= _EPSILON else right - left
 
 
+def by_distance(left: GeoSorted, right: GeoSorted) -> float:
+    """Negative if the left distance comes first in the direction of its sort; none comes last."""
+    if left.metres is None or right.metres is None:
+        return (left.metres is None) - (right.metres is None)
+    return left.metres - right.metres if left.ascending else right.metres - left.metres
+
+
 def by_value(left: Sorted, right: Sorted) -> float:
     """Numbers come before strings and strings before no value, whatever the direction."""
     if left.value == right.value:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.scripted_remote import Reply, ScriptedRemote
+from tests.support.scripted_server import Reply, ScriptedServer
 
 DOCUMENTS = [
     {"id": 1, "color": "red", "rank": 2, "_geo": {"lat": 0, "lng": 0}}, {"id": 2, "color": "blue", "rank": 4},
@@ -36,13 +36,13 @@ def films(client, work) -> None:
 
 
 @pytest.fixture
-def remote_of(client) -> Iterator[Callable[..., ScriptedRemote]]:
+def remote_of(client) -> Iterator[Callable[..., ScriptedServer]]:
     """remote_of(name, *replies) -> a remote of the network, in which this instance is `a`."""
-    opened: list[ScriptedRemote] = []
+    opened: list[ScriptedServer] = []
     client.json("PATCH", "/network", {"self": "a", "remotes": {"a": {"url": "http://here"}}})
 
-    def start(name: str, *replies: Any) -> ScriptedRemote:
-        opened.append(ScriptedRemote(*replies))
+    def start(name: str, *replies: Any) -> ScriptedServer:
+        opened.append(ScriptedServer(*replies))
         client.json("PATCH", "/network", {"remotes": {name: {"url": opened[-1].url, "searchApiKey": "k"}}})
         return opened[-1]
 
@@ -74,7 +74,7 @@ def test_a_remote_is_asked_for_all_up_to_the_end_of_the_page(client, remote_of) 
     remote = remote_of("b", page(total=7))
     answer = fetch(client, limit=3, offset=2, sort=["rank:asc"], filter="rank > 0", fields=["id"], ids=[1, "x"])
     assert answer.value == {"results": [], "offset": 2, "limit": 3, "total": 8}
-    [call] = remote.calls
+    [call] = remote.requests
     assert (call.method, call.path) == ("POST", "/indexes/films/documents/fetch")
     assert call.body == {"offset": 0, "limit": 5, "fields": ["id"], "retrieveVectors": False, "ids": [1, "x"], "filter": "rank > 0",
                          "sort": ["rank:asc"], "useNetwork": None}
@@ -123,7 +123,7 @@ def test_failures_are_named(client, remote_of) -> None:
 def test_what_is_no_page_is_tried_again(client, remote_of, body: Any) -> None:
     remote = remote_of("b", Reply(body))
     assert fetch(client).value["remoteErrors"]["b"]["code"] == "remote_bad_response"
-    assert len(remote.calls) == 4
+    assert len(remote.requests) == 4
 
 
 @pytest.mark.parametrize("document, message", [
@@ -136,7 +136,7 @@ def test_a_document_without_values_fails_the_request(client, remote_of, document
     remote = remote_of("b", Reply({"results": [document], "offset": 0, "limit": 20, "total": 1}))
     status, code, words = fetch(client).fault
     assert (status, code) == (502, "remote_bad_response") and words.startswith(message)
-    assert len(remote.calls) == 1
+    assert len(remote.requests) == 1
 
 
 def test_without_remotes_there_is_nothing(client) -> None:
@@ -162,7 +162,7 @@ def test_errors_here_end_the_request(client, remote_of, index_uid: str, members:
 def test_the_list_asks_too(client, remote_of) -> None:
     remote = remote_of("b", page(({"id": "b1"}, [ranked(3, False)])))
     assert ids(client.get("/indexes/films/documents?useNetwork=true&sort=rank:desc&limit=3")) == [3, 2, "b1"]
-    assert remote.calls[0].method == "POST" and remote.calls[0].body["sort"] == ["rank:desc"]
+    assert remote.requests[0].method == "POST" and remote.requests[0].body["sort"] == ["rank:desc"]
     assert ids(client.get("/indexes/films/documents?useNetwork=false")) == [1, 2, 3, 4]
     assert client.get("/indexes/films/documents?useNetwork=1").fault[:2] == (400, "invalid_document_use_network")
 
@@ -170,10 +170,10 @@ def test_the_list_asks_too(client, remote_of) -> None:
 def test_a_document_is_looked_for_here_first(client, remote_of) -> None:
     remote = remote_of("b", page(({"id": 9, "x": 1}, [])))
     assert client.get("/indexes/films/documents/1?useNetwork=true").value["id"] == 1
-    assert not remote.calls
+    assert not remote.requests
     for index_uid in ("films", "nowhere"):
         assert client.get(f"/indexes/{index_uid}/documents/9?useNetwork=true&fields=x").value == {"id": 9, "x": 1}
-    assert remote.calls[0].body.items() >= {"ids": ["9"], "limit": 1, "offset": 0, "fields": ["x"], "useNetwork": None}.items()
+    assert remote.requests[0].body.items() >= {"ids": ["9"], "limit": 1, "offset": 0, "fields": ["x"], "useNetwork": None}.items()
     assert client.get("/indexes/films/documents/9").fault[1] == "document_not_found"
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.bearers import MASTER_KEY as MASTER
 from tests.support.bearers import token
-from tests.support.scripted_remote import Reply, ScriptedRemote
+from tests.support.scripted_server import Reply, ScriptedServer
 
 @pytest.fixture
 def owner(connect, work) -> Any:
@@ -30,12 +30,12 @@ def owner(connect, work) -> Any:
 
 
 @pytest.fixture
-def remote_of(owner) -> Iterator[Callable[..., ScriptedRemote]]:
+def remote_of(owner) -> Iterator[Callable[..., ScriptedServer]]:
     """remote_of(name, *replies) -> a remote of the network; this instance is none of them."""
-    opened: list[ScriptedRemote] = []
+    opened: list[ScriptedServer] = []
 
-    def start(name: str, *replies: Any) -> ScriptedRemote:
-        opened.append(ScriptedRemote(*replies))
+    def start(name: str, *replies: Any) -> ScriptedServer:
+        opened.append(ScriptedServer(*replies))
         owner.ask(MASTER, "PATCH", "/network", {"remotes": {name: {"url": opened[-1].url, "searchApiKey": "k"}}})
         return opened[-1]
 
@@ -64,7 +64,7 @@ def test_a_remote_is_asked_at_the_same_path(owner, remote_of) -> None:
     assert counts(answer) == [("Blue", 1), ("blue", 1)]
     assert list(answer.value) == ["facetHits", "facetQuery", "processingTimeMs", "remoteErrors"]
     assert answer.value["facetQuery"] == "b" and answer.value["processingTimeMs"] < 77_000 and answer.value["remoteErrors"] == {}
-    [call] = remote.calls
+    [call] = remote.requests
     assert (call.method, call.path, call.headers["authorization"]) == ("POST", "/indexes/films/facet-search", "Bearer k")
     absent = dict.fromkeys(("q", "vector", "media", "hybrid", "attributesToSearchOn", "rankingScoreThreshold", "locales",
                             "exhaustiveFacetCount", "useNetwork"))
@@ -75,7 +75,7 @@ def test_a_remote_is_asked_at_the_same_path(owner, remote_of) -> None:
 def test_the_body_of_one_is_understood_by_another(owner, remote_of) -> None:
     remote = remote_of("b", found())
     search(owner, q="x", matchingStrategy="all", rankingScoreThreshold=0.1, attributesToSearchOn=["color"], locales=["eng"])
-    assert owner.ask(MASTER, "POST", "/indexes/films/facet-search", remote.calls[0].body).status == 200
+    assert owner.ask(MASTER, "POST", "/indexes/films/facet-search", remote.requests[0].body).status == 200
 
 
 def test_counts_are_added(owner, remote_of, work) -> None:
@@ -110,8 +110,8 @@ def test_the_rules_of_a_token_go_along(owner, remote_of) -> None:
     key = owner.ask(MASTER, "POST", "/keys", {"actions": ["search"], "indexes": ["*"], "expiresAt": None}).value
     bearer = token({"films": {"filter": "u = 1"}}, key["uid"])
     assert counts(search(owner, bearer, filter=["color = blue"])) == [("Blue", 1), ("red", 1)]
-    assert remote.calls[0].body["filter"] == ["color = blue", "u = 1"]
-    assert remote.calls[0].headers["authorization"] == "Bearer k"
+    assert remote.requests[0].body["filter"] == ["color = blue", "u = 1"]
+    assert remote.requests[0].headers["authorization"] == "Bearer k"
 
 
 @pytest.mark.parametrize("value", [True, False])

@@ -11,7 +11,7 @@ import io
 import pytest
 
 from svcd.api.app import ROUTES
-from svcd.api.features import FEATURES
+from svcd.validation.features import FEATURES
 from svcd.api.routes import Route
 from svcd.api.shapes import size
 from svcd.base import logs

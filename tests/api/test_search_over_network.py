@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from tests.support.bearers import MASTER_KEY, token
-from tests.support.scripted_remote import Reply, ScriptedRemote
+from tests.support.scripted_server import Reply, ScriptedServer
 
 FILMS = [
     {"id": 1, "title": "sun", "color": "red", "rank": 2}, {"id": 2, "title": "sun moon", "color": "blue", "rank": 4},
@@ -41,13 +41,13 @@ def films(client, work) -> None:
 
 
 @pytest.fixture
-def remote_of(client) -> Iterator[Callable[..., ScriptedRemote]]:
+def remote_of(client) -> Iterator[Callable[..., ScriptedServer]]:
     """remote_of(name, *replies) -> a remote of the network, in which this instance is `a`."""
-    opened: list[ScriptedRemote] = []
+    opened: list[ScriptedServer] = []
     client.json("PATCH", "/network", {"self": "a", "remotes": {"a": {"url": "http://here"}}})
 
-    def start(name: str, *replies: Any) -> ScriptedRemote:
-        opened.append(ScriptedRemote(*replies))
+    def start(name: str, *replies: Any) -> ScriptedServer:
+        opened.append(ScriptedServer(*replies))
         url = f"{opened[-1].url}/path?query=1"
         client.json("PATCH", "/network", {"remotes": {name: {"url": url, "searchApiKey": f"key of {name}"}}})
         return opened[-1]
@@ -102,7 +102,7 @@ def to(remote: str, **members: Any) -> dict[str, Any]:
 def test_a_remote_is_asked_for_the_hits_up_to_the_end_of_the_page(client, remote_of) -> None:
     remote = remote_of("b", answer(hit(7, scored(0.99)), total=9))
     got = search(client, q="sun", limit=3, offset=1, facets=["color"], filter="rank >= 0")
-    (call,) = remote.calls
+    (call,) = remote.requests
     assert (call.method, call.path) == ("POST", "/multi-search")
     assert call.headers["authorization"] == "Bearer key of b"
     assert call.headers["svc-proxy-search"] == call.headers["meili-proxy-search"] == "true"
@@ -121,17 +121,17 @@ def test_of_numbered_pages_all_hits_up_to_the_page_are_asked_for(client, remote_
     remote = remote_of("b", Reply({"hits": [hit(number, scored(0.1)) for number in range(4)], "processingTimeMs": 1,
                                    "page": 1, "hitsPerPage": 4, "totalPages": 1, "totalHits": 4}))
     got = search(client, q="sun", page=2, hitsPerPage=2)
-    assert {"limit": 20, "offset": 0, "page": 1, "hitsPerPage": 4}.items() <= remote.calls[0].body["federation"].items()
+    assert {"limit": 20, "offset": 0, "page": 1, "hitsPerPage": 4}.items() <= remote.requests[0].body["federation"].items()
     assert (ids(got), got.value["totalHits"], got.value["totalPages"]) == ([0, 1], 6, 3)
     assert ids(search(client, q="sun", page=0)) == []
-    assert {"page": 0, "hitsPerPage": 20}.items() <= remote.calls[1].body["federation"].items()
+    assert {"page": 0, "hitsPerPage": 20}.items() <= remote.requests[1].body["federation"].items()
 
 
 def test_all_queries_for_a_remote_go_in_one_call(client, remote_of) -> None:
     remote = remote_of("b", answer())
     first = {"q": "sun", "federationOptions": {"remote": "b", "weight": 0.5}}
     assert ids(federated(client, first, {"q": "moon"}, {"q": "moon", "useNetwork": True})) == [3, 2]
-    options = [query["federationOptions"] for query in remote.calls[0].body["queries"]]
+    options = [query["federationOptions"] for query in remote.requests[0].body["queries"]]
     assert options == [{"weight": 0.5, "remote": None, "queryPosition": 0}, {"weight": 1.0, "remote": None, "queryPosition": 2}]
 
 
@@ -139,7 +139,7 @@ def test_what_a_federation_leaves_to_this_instance(client, remote_of) -> None:
     remote = remote_of("b", answer())
     federation = {"mergeFacets": {}, "facetsByIndex": {"films": ["color"]}, "distinct": "color", "showPerformanceDetails": True}
     federated(client, to("b", q="sun"), **federation)
-    assert remote.calls[0].body["federation"] == {
+    assert remote.requests[0].body["federation"] == {
         "limit": 20, "offset": 0, "facetsByIndex": {"films": ["color"]}, "distinct": "color", "showPerformanceDetails": True}
 
 
@@ -149,8 +149,8 @@ def test_the_filter_of_a_tenant_token_is_sent(connect, client, remote_of) -> Non
     bearer = token({"films": {"filter": "rank = 2"}}, key["uid"])
     got = closed.ask(bearer, "POST", "/indexes/films/search", {"useNetwork": True, "filter": "color = red"})
     assert ids(got) == [1]
-    assert remote.calls[0].body["queries"][0]["filter"].endswith('AND ("rank" = "2")')
-    assert remote.calls[0].headers["authorization"] == "Bearer key of b"
+    assert remote.requests[0].body["queries"][0]["filter"].endswith('AND ("rank" = "2")')
+    assert remote.requests[0].headers["authorization"] == "Bearer key of b"
 
 
 # Merging
@@ -190,7 +190,7 @@ def test_hits_that_share_a_value_of_distinct_are_left_out(client, remote_of) -> 
     assert ids(got) == [1, 2, 8]
     assert got.value["estimatedTotalHits"] == 3
     assert got.value["facetDistribution"] == {"color": {"red": 1, "blue": 1, "green": 1}}
-    assert remote.calls[0].body["queries"][0]["distinct"] is None
+    assert remote.requests[0].body["queries"][0]["distinct"] is None
 
 
 def test_the_processing_time_is_the_longest(client, remote_of) -> None:
@@ -229,7 +229,7 @@ def test_a_remote_that_fails_is_named(client, remote_of) -> None:
     got = search(client, q="sun")
     assert ids(got) == [1, 2]
     assert failed(got) == {"b": "remote_invalid_api_key", "c": "remote_bad_request", "d": "remote_remote_error"}
-    assert [len(remote.calls) for remote in remotes] == [1, 1, 4]
+    assert [len(remote.requests) for remote in remotes] == [1, 1, 4]
     assert got.value["estimatedTotalHits"] == 2
 
 
@@ -241,7 +241,7 @@ def test_a_hit_that_cannot_be_merged_fails_its_remote(client, remote_of, given) 
     remote = remote_of("b", answer(given, total=5))
     got = search(client, q="sun")
     assert (ids(got), got.value["estimatedTotalHits"], failed(got)) == ([1, 2], 2, {"b": "remote_bad_response"})
-    assert len(remote.calls) == 1
+    assert len(remote.requests) == 1
 
 
 @pytest.mark.parametrize("others", [
@@ -261,7 +261,7 @@ def test_a_hit_with_a_member_of_another_form_is_left_out(client, remote_of, othe
 def test_what_is_no_answer_is_asked_for_again(client, remote_of, reply) -> None:
     remote = remote_of("b", reply)
     assert failed(search(client, q="sun")) == {"b": "remote_bad_response"}
-    assert len(remote.calls) == 4
+    assert len(remote.requests) == 4
 
 
 def test_errors_of_this_instance_end_the_request(client, remote_of) -> None:
@@ -308,9 +308,9 @@ def test_names_that_are_refused(client, remote_of) -> None:
         400, "invalid_multi_search_remote",
         "Inside `.queries[0]`: Invalid `.federation_options.remote`: remote `zzz` is not registered")
     assert federated(client, to("b", useNetwork=True)).fault[1] == "invalid_multi_search_federation_options"
-    assert remote.calls == []
+    assert remote.requests == []
     assert ids(federated(client, to("b", useNetwork=False))) == [7]
-    assert remote.calls[0].body["queries"][0]["useNetwork"] is None
+    assert remote.requests[0].body["queries"][0]["useNetwork"] is None
 
 
 def test_without_the_feature_the_network_is_refused(client) -> None:
@@ -346,7 +346,7 @@ def test_metadata_names_instances_and_primary_keys(client, remote_of) -> None:
                       {"content-type": "application/json", "meili-include-metadata": "true"}).value["metadata"]
     shown = [(entry.get("query"), entry.get("primaryKey"), entry.get("remote")) for entry in got]
     assert shown == [("sun", "id", "a"), (None, None, "a"), (None, "isbn", "b"), (None, None, "c")]
-    assert remote.calls[0].headers["svc-include-metadata"] == "true"
+    assert remote.requests[0].headers["svc-include-metadata"] == "true"
     single = client.send("POST", "/indexes/films/search", b'{"useNetwork": true}',
                          {"content-type": "application/json", "svc-include-metadata": "1"}).value["metadata"]
     assert (single["primaryKey"], single["remote"]) == ("id", "a")

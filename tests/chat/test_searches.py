@@ -4,7 +4,7 @@
 2. Searches use the parameters of the index; documents are rendered whole, hits are shown as searches show them.
 3. What the settings have wrong is an error of the call: a template, an embedder, an expression of `sort`.
 4. A full queue refuses a search.
-5. Searches, tokens and the usage report count chats. Logs show no key.
+5. Searches, those that reach their time limit, tokens and the usage report count chats. Logs show no key.
 """
 from __future__ import annotations
 
@@ -191,3 +191,10 @@ def test_streams_are_limited(chat: Chat) -> None:
     for answer in open_answers:
         answer.body.close()
     assert chat.complete() == HI_SHOWN
+
+
+def test_searches_that_reach_their_limit_are_counted(chat: Chat) -> None:
+    chat.add("movies", [{"id": 10 + number, "title": title} for number, title in enumerate(("red sun", "sun", "sun of red"))])
+    chat.settle("movies", searchCutoffMs=0)
+    searched(chat, q="sun red")
+    assert "\nsvc_degraded_search_requests 1\n" in chat.client.get("/metrics").text

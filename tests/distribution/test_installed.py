@@ -91,6 +91,11 @@ def does_the_main_job(command: Sequence[str], folder: Path) -> None:
         assert call(f"{address}/indexes/words/settings?wait=30s", german, "PATCH")["status"] == "succeeded"
         assert call(f"{address}/indexes/words/documents?wait=30s", [{"id": 1, "word": "Wissensorganisation"}])["status"] == "succeeded"
         assert len(call(f"{address}/indexes/words/search?q=organisation")["hits"]) == 1
+        with urlopen(Request(address, headers={"Accept": "text/html"}), timeout=SECONDS) as page:
+            assert b"<html" in page.read()
+        found = subprocess.run([*command, "search", "films", "star wras", "--json", "--url", address], cwd=folder, env={},
+                               capture_output=True, text=True, check=True)
+        assert "Star Wars" in found.stdout
 
 
 # -- svcd.pyz
@@ -232,7 +237,7 @@ def test_the_package_has_what_a_system_needs(package: Path, tmp_path: Path) -> N
     assert (root / "usr/lib/systemd/system/svcd.socket").read_text() == (ROOT / "examples/svcd.socket").read_text()
     assert "\nu svcd " in (root / "usr/lib/sysusers.d/svcd.conf").read_text()
     assert (root / "etc/svcd/svcd.toml").read_text() == (ROOT / "examples/svcd.toml").read_text()
-    assert (root / "usr/share/man/man1/svcd.1.gz").exists()
+    assert {page.name for page in root.glob("usr/share/man/man*/*.gz")} == {f"{page.name}.gz" for page in (ROOT / "man").iterdir()}
     licences = (root / "usr/share/doc/svcd/copyright").read_text()
     for folder in re.findall(r"^/(usr/lib/svcd/.*)/$", licences, re.M):
         assert (root / folder / "METADATA").exists()

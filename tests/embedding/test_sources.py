@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from svcd.embedding import EmbeddingError, Embedders, Environment, embedder_of
-from tests.support.embedding_service import Answer, Service
+from tests.support.scripted_server import Reply, ScriptedServer, by_body
 
 Make = Callable[..., Environment]
 FRAGMENTS = {
@@ -34,15 +34,15 @@ def message(call: Callable[..., Any], *given: Any) -> str:
     return str(error.value)
 
 
-def vectors_of(body: Any) -> Answer:
-    return Answer({"data": [{"embedding": [len(text), 1.0]} for text in body["input"]]})
+def vectors_of(body: Any) -> Reply:
+    return Reply({"data": [{"embedding": [len(text), 1.0]} for text in body["input"]]})
 
 
 # 2. Dimensions
 
 
-def test_unknown_dimensions_are_asked_for_once(service: Service, environment: Make) -> None:
-    service.answers = [Answer([1, 2, 3])]
+def test_unknown_dimensions_are_asked_for_once(service: ScriptedServer, environment: Make) -> None:
+    service.replies = [Reply([1, 2, 3])]
     settings = {"source": "rest", "url": service.url, "request": "{{text}}", "response": "{{embedding}}"}
     embedder = embedder_of(settings, environment())
     assert service.requests == []
@@ -52,8 +52,8 @@ def test_unknown_dimensions_are_asked_for_once(service: Service, environment: Ma
     assert len(service.requests) == 2
 
 
-def test_unknown_dimensions_of_a_bad_service(service: Service, environment: Make) -> None:
-    service.answers = [Answer(b"no", 404)]
+def test_unknown_dimensions_of_a_bad_service(service: ScriptedServer, environment: Make) -> None:
+    service.replies = [Reply(b"no", 404)]
     embedder = embedder_of({"source": "rest", "url": service.url, "request": "{{text}}", "response": "{{embedding}}"}, environment())
     assert message(embedder.dimensions) == (
         "runtime error: could not determine model dimensions:\n  - test embedding failed with error: received unexpected HTTP 404 "
@@ -77,10 +77,10 @@ def test_dimensions_of_fragments_must_be_given(environment: Make) -> None:
     ({"model": "text-embedding-ada-002", "dimensions": 1536}, 1536, {"model": "text-embedding-ada-002"}),
     ({"model": "of-another-maker", "dimensions": 2}, 2, {"model": "of-another-maker", "dimensions": 2}),
 ])
-def test_models_of_openai(service: Service, environment: Make, members: Any, dimensions: int, sent: Any) -> None:
+def test_models_of_openai(service: ScriptedServer, environment: Make, members: Any, dimensions: int, sent: Any) -> None:
     embedder = embedder_of({"source": "openAi", "url": service.url, **members}, environment())
     assert embedder.dimensions() == dimensions
-    service.answers = [Answer({"data": [{"embedding": [0.0] * dimensions}] * 2})]
+    service.replies = [Reply({"data": [{"embedding": [0.0] * dimensions}] * 2})]
     assert len(embedder.embed(["a", "b"])) == 2
     assert service.bodies == [{**sent, "input": ["a", "b"]}]
 
@@ -92,20 +92,20 @@ def test_models_of_openai(service: Service, environment: Make, members: Any, dim
     ({"apiKey": "c"}, {"SVC_OPENAI_API_KEY": "a"}, "Bearer c"),
     ({"apiKey": ""}, {"SVC_OPENAI_API_KEY": "a"}, None),
 ])
-def test_keys_of_openai(service: Service, environment: Make, members: Any, variables: Any, sent: str | None) -> None:
-    service.answers = [Answer(b"no", 401)]
+def test_keys_of_openai(service: ScriptedServer, environment: Make, members: Any, variables: Any, sent: str | None) -> None:
+    service.replies = [Reply(b"no", 401)]
     embedder = embedder_of({"source": "openAi", "url": service.url, **members}, environment(**variables))
     assert message(embedder.embed, ["a"]) == (
         "user error: could not authenticate against OpenAI server\n  - server replied with `no`\n  - Hint: Check the `apiKey` "
         "parameter in the embedder configuration, and the `SVC_OPENAI_API_KEY` and `OPENAI_API_KEY` environment variables")
-    assert service.requests[0][0].get("authorization") == sent
+    assert service.requests[0].headers.get("authorization") == sent
 
 
-def test_after_a_bad_request_each_text_is_sent_alone_and_long_ones_are_shortened(service: Service, environment: Make) -> None:
-    def at_most_20_kb(body: Any) -> Answer:
-        return vectors_of(body) if sum(map(len, body["input"])) < 20_000 else Answer(b"too long", 400)
+def test_after_a_bad_request_each_text_is_sent_alone_and_long_ones_are_shortened(service: ScriptedServer, environment: Make) -> None:
+    def at_most_20_kb(body: Any) -> Reply:
+        return vectors_of(body) if sum(map(len, body["input"])) < 20_000 else Reply(b"too long", 400)
 
-    service.answers = [at_most_20_kb]
+    service.replies = [by_body(at_most_20_kb)]
     embedder = embedder_of({"source": "openAi", "url": service.url, "model": "m", "dimensions": 2}, environment())
     long = "word " * 10_000
     assert [vector[0] for vector in embedder.embed(["short", long])] == [5, 2 * 8191]
@@ -115,8 +115,8 @@ def test_after_a_bad_request_each_text_is_sent_alone_and_long_ones_are_shortened
     assert [len(body["input"][0]) for body in service.bodies[5:]] == [50_000, 4 * 8191, 2 * 8191]
 
 
-def test_a_bad_request_that_is_not_for_length_stays_one(service: Service, environment: Make) -> None:
-    service.answers = [Answer(b"what?", 400)]
+def test_a_bad_request_that_is_not_for_length_stays_one(service: ScriptedServer, environment: Make) -> None:
+    service.replies = [Reply(b"what?", 400)]
     embedder = embedder_of({"source": "openAi", "url": service.url}, environment())
     assert message(embedder.embed, ["a"]) == (
         "user error: sent a bad request to embedding server\n  - server replied with `what?`")
@@ -126,18 +126,18 @@ def test_a_bad_request_that_is_not_for_length_stays_one(service: Service, enviro
 # 4. Ollama
 
 
-def test_both_interfaces_of_ollama(service: Service, environment: Make) -> None:
+def test_both_interfaces_of_ollama(service: ScriptedServer, environment: Make) -> None:
     settings = {"source": "ollama", "model": "nomic-embed-text", "dimensions": 2}
-    service.answers = [Answer({"embeddings": [[1, 2], [3, 4]]})]
+    service.replies = [Reply({"embeddings": [[1, 2], [3, 4]]})]
     assert len(embedder_of({**settings, "url": service.url}, environment()).embed(["a", "b"])) == 2
-    service.answers = [Answer({"embedding": [1, 2]})]
+    service.replies = [Reply({"embedding": [1, 2]})]
     older = embedder_of(settings, environment(SVC_OLLAMA_URL=service.url + "dings"))
     assert len(older.embed(["a"])) == 1
     assert service.bodies == [{"model": "nomic-embed-text", "input": ["a", "b"]}, {"model": "nomic-embed-text", "prompt": "a"}]
 
 
-def test_faults_of_ollama(service: Service, environment: Make) -> None:
-    service.answers = [Answer(b"pull it", 404)]
+def test_faults_of_ollama(service: ScriptedServer, environment: Make) -> None:
+    service.replies = [Reply(b"pull it", 404)]
     settings = {"source": "ollama", "model": "m", "url": service.url}
     missing = ("user error: model not found. Svc will not automatically download models from the Ollama library, please pull the "
                "model manually\n  - server replied with `pull it`")
@@ -156,14 +156,14 @@ def test_faults_of_ollama(service: Service, environment: Make) -> None:
     ("dogs", None, "about dogs"),
     (None, {"breed": "lab"}, {"b": "a lab"}),
 ])
-def test_the_search_fragment_that_matches_is_sent(service: Service, environment: Make, q: Any, media: Any, sent: Any) -> None:
-    service.answers = [Answer({"data": [1, 2]})]
+def test_the_search_fragment_that_matches_is_sent(service: ScriptedServer, environment: Make, q: Any, media: Any, sent: Any) -> None:
+    service.replies = [Reply({"data": [1, 2]})]
     embedder = embedder_of({"source": "rest", "url": service.url, **FRAGMENTS}, environment())
     assert list(embedder.embed_query(q, media)) == [1, 2]
     assert service.bodies == [sent]
 
 
-def test_no_or_several_search_fragments(service: Service, environment: Make) -> None:
+def test_no_or_several_search_fragments(service: ScriptedServer, environment: Make) -> None:
     embedder = embedder_of({"source": "rest", "url": service.url, **FRAGMENTS}, environment())
     assert message(embedder.embed_query, None, {"x": 1}) == (
         'user error: Query matches no search fragment.\n  - Note: {"q":null,"media":{"x":1}}')
@@ -172,7 +172,7 @@ def test_no_or_several_search_fragments(service: Service, environment: Make) -> 
         'fragment `query`.\n  - Note: {"q":"a","media":{"name":"b"}}')
 
 
-def test_media_need_fragments(service: Service, environment: Make) -> None:
+def test_media_need_fragments(service: ScriptedServer, environment: Make) -> None:
     plain = {"source": "rest", "url": service.url, "request": "{{text}}", "response": "{{embedding}}", "dimensions": 2}
     assert message(embedder_of(plain, environment()).embed_query, None, {}) == (
         "user error: `media` requested, and the configuration has source `rest`, but the configuration doesn't have "
@@ -182,8 +182,8 @@ def test_media_need_fragments(service: Service, environment: Make) -> None:
             "user error: `media` requested but the configuration doesn't have source `rest`")
 
 
-def test_vectors_of_queries_are_kept(service: Service, environment: Make) -> None:
-    service.answers = [lambda body: Answer([len(body), 1])]
+def test_vectors_of_queries_are_kept(service: ScriptedServer, environment: Make) -> None:
+    service.replies = [by_body(lambda body: Reply([len(body), 1]))]
     settings = {"source": "rest", "url": service.url, "request": "{{text}}", "response": "{{embedding}}", "dimensions": 2}
     embedder = embedder_of(settings, environment(query_cache_entries=2))
     for q in ("a", "b", "a", "c", "a", "b", "x" * 2001, "x" * 2001):
@@ -197,13 +197,13 @@ def test_vectors_of_queries_are_kept(service: Service, environment: Make) -> Non
 # 6. Composite
 
 
-def composite(service: Service, **indexing: Any) -> dict[str, Any]:
+def composite(service: ScriptedServer, **indexing: Any) -> dict[str, Any]:
     part = {"source": "rest", "url": service.url, "request": "{{text}}", "response": "{{embedding}}", "dimensions": 2}
     return {"source": "composite", "searchEmbedder": part, "indexingEmbedder": {**part, **indexing}}
 
 
-def test_parts_of_a_composite_embedder_are_compared(service: Service, environment: Make) -> None:
-    service.answers = [Answer([1, 2])]
+def test_parts_of_a_composite_embedder_are_compared(service: ScriptedServer, environment: Make) -> None:
+    service.replies = [Reply([1, 2])]
     embedder = embedder_of(composite(service), environment())
     assert embedder.dimensions() == 2
     assert len(service.requests) == 6
@@ -213,26 +213,26 @@ def test_parts_of_a_composite_embedder_are_compared(service: Service, environmen
     assert len(service.requests) == 8
 
 
-def test_parts_that_do_not_match(service: Service, environment: Make) -> None:
+def test_parts_that_do_not_match(service: ScriptedServer, environment: Make) -> None:
     beginning = "error: error while generating test embeddings.\n  - "
     assert message(embedder_of(composite(service, dimensions=3), environment()).dimensions) == (
         f"user {beginning}the dimensions of embeddings produced at search time and at indexing time don't match.\n"
         "  - Search time dimensions: 2\n  - Indexing time dimensions: 3\n"
         "  - Note: Dimensions of embeddings produced by both embedders are required to match.")
-    service.answers = [lambda body: Answer({"e": [1, 0]} if isinstance(body, list) else [0, 1])]
+    service.replies = [by_body(lambda body: Reply({"e": [1, 0]} if isinstance(body, list) else [0, 1]))]
     other = {"request": ["{{text}}"], "response": {"e": "{{embedding}}"}}
     assert message(embedder_of(composite(service, **other), environment()).dimensions) == (
         f"user {beginning}the embeddings produced at search time and indexing time are not similar enough.\n"
         "  - angular distance 0.50\n  - Svc requires a maximum distance of 0.01.\n"
         "  - Note: check that both embedders produce similar embeddings.")
-    service.answers = [Answer(b"no", 404)]
+    service.replies = [Reply(b"no", 404)]
     assert message(embedder_of(composite(service), environment()).dimensions) == (
         f"runtime {beginning}could not generate test embedding with embedder at search time.\n  - Embedding failed with error: "
         "received unexpected HTTP 404 from embedding server\n  - server replied with `no`")
 
 
-def test_a_composite_embedder_sends_queries_without_fragments(service: Service, environment: Make) -> None:
-    service.answers = [Answer({"data": [1, 2]})]
+def test_a_composite_embedder_sends_queries_without_fragments(service: ScriptedServer, environment: Make) -> None:
+    service.replies = [Reply({"data": [1, 2]})]
     parts = {role: {"source": "rest", "url": service.url, **FRAGMENTS, other: None} for role, other in (
         ("searchEmbedder", "indexingFragments"), ("indexingEmbedder", "searchFragments"))}
     embedder = embedder_of({"source": "composite", **parts}, environment())

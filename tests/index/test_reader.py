@@ -348,7 +348,7 @@ def test_refreshed_sets_are_those_of_a_new_build(
 def materialize_by_and_by(writer: IndexWriter) -> None:
     """Interrupted again and again, it goes on where it was."""
     checks = counting()
-    while not writer.materialize_postings(lambda: next(checks) % 50 == 49):
+    while not writer.materialize_postings(lambda: next(checks) % 60 == 59):
         pass
 
 
@@ -380,6 +380,25 @@ def test_an_interrupted_build_goes_on_where_it_was(
     assert not writer.needs_materialized_postings()
     found = stored_sets(path)
     assert (found["w:apple", 0], found["w:word", 0]) == ({0}, {0, 1})
+
+
+def test_clearing_an_index_ends_a_build(writer: IndexWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    materialize_everything(monkeypatch)
+    path = tmp_path / "index.sqlite"
+    with writer.transaction():
+        writer.write([change(0, {"f": ["apple", "word"]})])
+    leaves = "SELECT 1 FROM sqlite_master WHERE name = 'materialized_leaves'"
+    monkeypatch.setattr(materialized, "_COMMIT_S", 1e-6)
+    with closing(sqlite3.connect(path)) as connection:
+        writer.materialize_postings(lambda: connection.execute(leaves).fetchone() is not None)
+        assert connection.execute(leaves).fetchone()
+        with writer.transaction():
+            writer.clear()
+        assert not connection.execute(leaves).fetchone()
+    with writer.transaction():
+        writer.write([change(0, {"f": ["word"]})])
+    writer.materialize_postings(lambda: False)
+    assert {key for key, _ in stored_sets(path) if key[:2] == "w:"} == {"w:word"}
 
 
 class RecordingCache(Cache):

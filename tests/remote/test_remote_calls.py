@@ -25,7 +25,7 @@ from svcd.remote import remote_calls
 from svcd.remote.client import Client
 from svcd.remote.guard import Guard
 from svcd.remote.remote_calls import DEFAULT_TIMEOUT_S, TIMEOUT_VARIABLE, RemoteCalls, timeout_s
-from tests.support.scripted_remote import PATIENCE_S, Reply, ScriptedRemote
+from tests.support.scripted_server import PATIENCE_S, Reply, ScriptedServer
 
 OK = Reply({"hits": []})
 SAME_VERSION = "\n  - hint: check that the remote instance is a Svc instance running the same version"
@@ -33,12 +33,12 @@ ON_LOOPBACK = Guard([ip_network("127.0.0.0/8")])
 
 
 @pytest.fixture
-def remote_of() -> Iterator[Callable[..., ScriptedRemote]]:
+def remote_of() -> Iterator[Callable[..., ScriptedServer]]:
     """remote_of(*replies) -> a remote that answers with them."""
-    opened: list[ScriptedRemote] = []
+    opened: list[ScriptedServer] = []
 
-    def start(*replies: Any) -> ScriptedRemote:
-        opened.append(ScriptedRemote(*replies))
+    def start(*replies: Any) -> ScriptedServer:
+        opened.append(ScriptedServer(*replies))
         return opened[-1]
 
     yield start
@@ -71,7 +71,7 @@ def error_of(url: str, **others: Any) -> tuple[str, str]:
 def test_a_call_names_itself_and_brings_the_key(remote_of) -> None:
     remote = remote_of(OK)
     assert ask(calls_of(b=f"{remote.url}/some/path?query=1")).result() == {"hits": []}
-    [call] = remote.calls
+    [call] = remote.requests
     assert (call.method, call.path, call.body) == ("POST", "/multi-search", {"queries": []})
     assert call.headers["authorization"] == "Bearer key of b" and call.headers["content-type"] == "application/json"
     assert call.headers["svc-proxy-search"] == call.headers["meili-proxy-search"] == "true"
@@ -81,7 +81,7 @@ def test_a_remote_without_key_gets_none(remote_of) -> None:
     remote = remote_of(OK)
     RemoteCalls(Network(remotes={"b": Remote(remote.url)}), Client(ON_LOOPBACK), time.monotonic() + PATIENCE_S).start(
         "b", "POST", "/multi-search", {}, read_object).result()
-    assert "authorization" not in remote.calls[0].headers
+    assert "authorization" not in remote.requests[0].headers
 
 
 KEY_REFUSED = ("could not authenticate against the remote host\n  - hint: check that the remote instance was registered with a "
@@ -108,7 +108,7 @@ UNREADABLE = "could not parse response from the remote host as a federated searc
 def test_failures_have_their_code_and_words(remote_of, reply: Reply, tries: int, code: str, message: str) -> None:
     remote = remote_of(reply)
     assert error_of(remote.url) == (code, message)
-    assert len(remote.calls) == tries
+    assert len(remote.requests) == tries
 
 
 def test_of_a_redirect_to_nowhere_the_body_counts(remote_of) -> None:
@@ -118,13 +118,13 @@ def test_of_a_redirect_to_nowhere_the_body_counts(remote_of) -> None:
 def test_the_fourth_try_may_succeed(remote_of) -> None:
     remote = remote_of(Reply(b"", 500), Reply(b"no json"), Reply(b"", 502), OK)
     assert ask(calls_of(b=remote.url)).result() == {"hits": []}
-    assert len(remote.calls) == 4
+    assert len(remote.requests) == 4
 
 
 def test_the_caller_says_what_it_can_read(remote_of) -> None:
     remote = remote_of(Reply({"other": 1}), Reply({"hits": 5}))
     assert ask(calls_of(b=remote.url), read=lambda answer: answer["hits"] + 1).result() == 6
-    assert len(remote.calls) == 2
+    assert len(remote.requests) == 2
 
 
 def test_an_error_of_the_reader_is_the_result(remote_of) -> None:
@@ -134,7 +134,7 @@ def test_an_error_of_the_reader_is_the_result(remote_of) -> None:
     remote = remote_of(OK)
     with pytest.raises(ApiError, match="no hit"):
         ask(calls_of(b=remote.url), read=read).result()
-    assert len(remote.calls) == 1
+    assert len(remote.requests) == 1
 
 
 def test_a_response_that_breaks_off_is_unreadable(remote_of) -> None:
@@ -153,7 +153,7 @@ def test_nobody_listens() -> None:
 def test_a_forbidden_host_is_not_called(remote_of, host: str, message: str) -> None:
     remote = remote_of(OK)
     assert error_of(f"http://{host}:{remote.server_port}", guard=Guard()) == ("remote_could_not_send_request", message)
-    assert not remote.calls
+    assert not remote.requests
 
 
 @pytest.mark.parametrize("url, code, message", [
@@ -174,7 +174,7 @@ def test_a_late_remote_does_not_hold_up_the_others(remote_of) -> None:
         late.result()
     assert (error.value.code, error.value.message) == ("remote_timeout", "remote host did not answer before the deadline")
     assert answered.result() == {"hits": []}
-    assert len(hung.calls) == 1
+    assert len(hung.requests) == 1
 
 
 def test_a_resolver_without_answer_is_late(remote_of) -> None:
@@ -207,7 +207,7 @@ def test_beyond_so_many_calls_none_is_begun(remote_of, monkeypatch: pytest.Monke
     assert error.value.code == "remote_could_not_send_request"
     remote.release()
     assert first.result() == {}
-    assert len(remote.calls) == 1
+    assert len(remote.requests) == 1
 
 
 @pytest.mark.parametrize("status, method, body", [(301, "GET", None), (303, "GET", None), (308, "POST", {"queries": []})])
@@ -215,7 +215,7 @@ def test_redirects_are_followed(remote_of, status: int, method: str, body: Any) 
     there = remote_of(OK)
     here = remote_of(Reply({}, status, {"Location": f"{there.url}/moved"}))
     assert ask(calls_of(b=here.url)).result() == {"hits": []}
-    [call] = there.calls
+    [call] = there.requests
     assert (call.method, call.path, call.body) == (method, "/moved", body)
     assert "authorization" not in call.headers  # it is another host
 
@@ -223,7 +223,7 @@ def test_redirects_are_followed(remote_of, status: int, method: str, body: Any) 
 def test_a_circle_of_redirects_ends(remote_of) -> None:
     remote = remote_of(Reply({}, 307, {"Location": "/again"}))
     assert error_of(remote.url) == ("remote_could_not_send_request", "error following redirect")
-    assert len(remote.calls) == 4 * 11
+    assert len(remote.requests) == 4 * 11
 
 
 def test_a_redirect_to_a_forbidden_host_is_not_followed(remote_of) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.daemon import Daemon, running
-from tests.support.embedding_service import PATIENCE_S, Answer, Service
+from tests.support.scripted_server import Reply, ScriptedServer, by_body
 
 pytestmark = pytest.mark.slow
 
@@ -26,13 +26,13 @@ ENOUGH = 100
 
 
 @pytest.fixture
-def service(service: Service) -> Service:
-    service.answers = [lambda body: Answer([int(body.removeprefix("name")), 1])]
+def service(service: ScriptedServer) -> ScriptedServer:
+    service.replies = [by_body(lambda body: Reply([int(body.removeprefix("name")), 1]))]
     return service
 
 
 @pytest.fixture
-def daemon(tmp_path: Path, service: Service) -> Iterator[Daemon]:
+def daemon(tmp_path: Path, service: ScriptedServer) -> Iterator[Daemon]:
     with running(tmp_path, "--experimental-allowed-ip-networks", "127.0.0.0/8") as started:
         embedder = {"source": "rest", "url": service.url, "request": "{{text}}", "response": "{{embedding}}", "dimensions": 2,
                     "documentTemplate": "{{ doc.name }}"}
@@ -40,13 +40,13 @@ def daemon(tmp_path: Path, service: Service) -> Iterator[Daemon]:
         yield started
 
 
-def embedded_partly(daemon: Daemon, service: Service) -> int:
+def embedded_partly(daemon: Daemon, service: ScriptedServer) -> int:
     """The uid of a task that waits for an answer of the service, which has answered some hundred requests."""
-    answer = service.answers[0]
-    service.answers = [lambda body: answer(body) if len(service.requests) <= ENOUGH else Answer(is_held=True)]
+    answer = service.replies[0]
+    service.replies = [lambda received: answer(received) if len(service.requests) <= ENOUGH else Reply(is_held=True)]
     uid: int = daemon.post("/indexes/m/documents", DOCUMENTS).json["taskUid"]
     for _ in range(ENOUGH + 1):
-        assert service.asked.acquire(timeout=PATIENCE_S)
+        service.wait_for_call()
     return uid
 
 
@@ -57,15 +57,15 @@ def check_all(daemon: Daemon) -> None:
     assert daemon.bugs() == []
 
 
-def sent_twice(service: Service) -> list[str]:
+def sent_twice(service: ScriptedServer) -> list[str]:
     return [name for name, count in Counter(service.bodies).items() if count > 1]
 
 
-def test_a_kill_embeds_nothing_twice_that_was_stored(daemon: Daemon, service: Service) -> None:
+def test_a_kill_embeds_nothing_twice_that_was_stored(daemon: Daemon, service: ScriptedServer) -> None:
     uid = embedded_partly(daemon, service)
     daemon.kill9()
-    service.answers = [lambda body: Answer([int(body.removeprefix("name")), 1])]
-    service.released.set()
+    service.replies = [by_body(lambda body: Reply([int(body.removeprefix("name")), 1]))]
+    service.release()
     daemon.start()
     daemon.drain()
     assert daemon.get(f"/tasks/{uid}")["status"] == "succeeded"
@@ -75,14 +75,14 @@ def test_a_kill_embeds_nothing_twice_that_was_stored(daemon: Daemon, service: Se
     assert not [*daemon.data.glob("indexes/*-embeddings*")]
 
 
-def test_a_canceled_task_has_no_effect_and_is_not_paid_for_twice(daemon: Daemon, service: Service) -> None:
+def test_a_canceled_task_has_no_effect_and_is_not_paid_for_twice(daemon: Daemon, service: ScriptedServer) -> None:
     uid = embedded_partly(daemon, service)
     assert daemon.call("POST", f"/tasks/cancel?uids={uid}").status == 200
     daemon.drain()
     assert daemon.get(f"/tasks/{uid}")["status"] == "canceled"
     assert daemon.get("/indexes/m/stats")["numberOfDocuments"] == 0
-    service.answers = [lambda body: Answer([int(body.removeprefix("name")), 1])]
-    service.released.set()
+    service.replies = [by_body(lambda body: Reply([int(body.removeprefix("name")), 1]))]
+    service.release()
     again: Any = daemon.done(daemon.post("/indexes/m/documents", DOCUMENTS))
     assert again["status"] == "succeeded"
     assert len(sent_twice(service)) <= 2 * UNDER_WAY

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.daemon import Daemon, running
-from tests.support.embedding_service import PATIENCE_S, Answer, Service
+from tests.support.scripted_server import Reply, ScriptedServer, by_body
 
 pytestmark = pytest.mark.slow
 
@@ -28,28 +28,28 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
         yield started
 
 
-def settings(service: Service) -> dict[str, Any]:
+def settings(service: ScriptedServer) -> dict[str, Any]:
     return {"embedders": {"e": {"source": "rest", "url": service.url, "request": "{{text}}", "response": "{{embedding}}",
                                 "dimensions": 2, "documentTemplate": "{{ doc.name }}"}}}
 
 
-def configured(daemon: Daemon, service: Service, *documents: dict[str, Any]) -> None:
+def configured(daemon: Daemon, service: ScriptedServer, *documents: dict[str, Any]) -> None:
     assert daemon.done(daemon.call("PATCH", "/indexes/dogs/settings", json.dumps(settings(service))))["status"] == "succeeded"
     if documents:
         assert daemon.done(daemon.post("/indexes/dogs/documents", list(documents)))["status"] == "succeeded"
 
 
-def vector_of(body: Any) -> Answer:
-    return Answer([len(body), 1])
+def vector_of(body: Any) -> Reply:
+    return Reply([len(body), 1])
 
 
 def hybrid(daemon: Daemon, **members: Any) -> Any:
     return daemon.post("/indexes/dogs/search", {"hybrid": {"embedder": "e", "semanticRatio": 0.9}, **members})
 
 
-def test_a_task_that_cannot_embed_fails_whole(daemon: Daemon, service: Service) -> None:
+def test_a_task_that_cannot_embed_fails_whole(daemon: Daemon, service: ScriptedServer) -> None:
     configured(daemon, service)
-    service.answers = [Answer([1, 2]), Answer(b"no", 404)]
+    service.replies = [Reply([1, 2]), Reply(b"no", 404)]
     task = daemon.done(daemon.post("/indexes/dogs/documents", DOCUMENTS))
     assert (task["status"], task["error"]["code"]) == ("failed", "vector_embedding_error")
     assert task["error"]["message"] == (
@@ -58,20 +58,20 @@ def test_a_task_that_cannot_embed_fails_whole(daemon: Daemon, service: Service) 
     requests = daemon.get(f"/batches/{task['batchUid']}")["stats"]["embedderRequests"]
     assert requests["failed"] == 1 and requests["lastError"].startswith("error: received unexpected HTTP 404")
     assert daemon.get("/indexes/dogs/stats")["numberOfDocuments"] == 0
-    service.answers = [vector_of]
+    service.replies = [by_body(vector_of)]
     asked = len(service.requests)
     assert daemon.done(daemon.post("/indexes/dogs/documents", DOCUMENTS))["status"] == "succeeded"
     assert len(service.requests) - asked <= 2
     assert daemon.bugs() == []
 
 
-def test_the_rest_goes_on_while_a_task_waits(daemon: Daemon, service: Service) -> None:
-    service.answers = [vector_of]
+def test_the_rest_goes_on_while_a_task_waits(daemon: Daemon, service: ScriptedServer) -> None:
+    service.replies = [by_body(vector_of)]
     configured(daemon, service, *DOCUMENTS)
-    service.answers = [Answer(is_held=True)]
+    service.replies = [Reply(is_held=True)]
     waiting = daemon.post("/indexes/dogs/documents", [{"id": 3, "name": "max"}]).json["taskUid"]
-    while not service.asked.acquire(timeout=PATIENCE_S) or service.bodies[-1] != "max":
-        pass
+    while service.bodies[-1] != "max":
+        service.wait_for_call()
     found = daemon.post("/indexes/dogs/search", {"q": "kefir"})
     assert [hit["id"] for hit in found.json["hits"]] == [1] and found.seconds < 5
     assert daemon.call("POST", f"/tasks/cancel?uids={waiting}").status == 200
@@ -81,10 +81,10 @@ def test_the_rest_goes_on_while_a_task_waits(daemon: Daemon, service: Service) -
     assert daemon.bugs() == []
 
 
-def test_searches_do_without_a_service_that_is_gone(daemon: Daemon, service: Service) -> None:
-    service.answers = [vector_of]
+def test_searches_do_without_a_service_that_is_gone(daemon: Daemon, service: ScriptedServer) -> None:
+    service.replies = [by_body(vector_of)]
     configured(daemon, service, *DOCUMENTS)
-    service.answers = [Answer(b"sorry", 500)]
+    service.replies = [Reply(b"sorry", 500)]
     words = hybrid(daemon, q="kefir")
     assert words.status == 200 and words.json["semanticHitCount"] == 0 and words.seconds < 10
     assert [hit["id"] for hit in words.json["hits"]] == [1]
@@ -95,11 +95,11 @@ def test_searches_do_without_a_service_that_is_gone(daemon: Daemon, service: Ser
     assert daemon.bugs() == []
 
 
-def test_a_daemon_that_waits_for_a_service_stops(tmp_path: Path, service: Service) -> None:
-    service.answers = [Answer(is_held=True)]
+def test_a_daemon_that_waits_for_a_service_stops(tmp_path: Path, service: ScriptedServer) -> None:
+    service.replies = [Reply(is_held=True)]
     with running(tmp_path, "--experimental-allowed-ip-networks", "127.0.0.0/8") as daemon:
         configured(daemon, service)
         daemon.post("/indexes/dogs/documents", DOCUMENTS)
-        assert service.asked.acquire(timeout=PATIENCE_S)
+        service.wait_for_call()
         assert daemon.stop() == 0
         assert daemon.bugs() == []

@@ -18,7 +18,9 @@ from typing import Any
 import pytest
 
 from tests.support.daemon import Daemon, Reply as DaemonReply, running, start
-from tests.support.scripted_host import Received, Reply, ScriptedHost, scripted
+from tests.support.scripted_server import Received, Reply, ScriptedServer, scripted
+
+pytestmark = pytest.mark.slow
 
 ALLOWED = "--experimental-allowed-ip-networks=127.0.0.0/8"
 COUNT = 2000
@@ -78,29 +80,29 @@ class Target:
 
     def __call__(self, received: Received) -> Reply:
         if received.method == "GET":
-            return Reply(404, {"code": "index_not_found"})
+            return Reply(status=404, body={"code": "index_not_found"})
         if not received.path.endswith("/documents"):
-            return Reply()
+            return Reply({}, 202)
         with self._lock:
             self.left -= 1
             is_taken = self.left >= 0 or self.is_open.is_set()
             if is_taken:
                 self.taken += [each["id"] for each in received.documents]
         if is_taken:
-            return Reply()
+            return Reply({}, 202)
         self.is_full.set()
         if self.refusal:
             return self.refusal
         self.is_open.wait(PATIENCE_S)
-        return Reply(503)
+        return Reply({}, 503)
 
 
 @pytest.fixture
-def host() -> Iterator[Callable[[Target], ScriptedHost]]:
-    made: list[ScriptedHost] = []
+def host() -> Iterator[Callable[[Target], ScriptedServer]]:
+    made: list[ScriptedServer] = []
 
-    def listen(target: Target) -> ScriptedHost:
-        made.append(ScriptedHost(target))
+    def listen(target: Target) -> ScriptedServer:
+        made.append(ScriptedServer(target))
         return made[-1]
 
     yield listen
@@ -130,7 +132,7 @@ def test_all_arrives_at_another_instance(source: Daemon, tmp_path: Path) -> None
         assert sorted(own, key=lambda each: each["id"]) == sorted(other, key=lambda each: each["id"])
 
 
-def test_after_a_kill_nothing_comes_twice(source: Daemon, host: Callable[[Target], ScriptedHost]) -> None:
+def test_after_a_kill_nothing_comes_twice(source: Daemon, host: Callable[[Target], ScriptedServer]) -> None:
     fill(source)
     target = Target(25)
     receiver = host(target)
@@ -148,9 +150,9 @@ def test_after_a_kill_nothing_comes_twice(source: Daemon, host: Callable[[Target
     assert not [*(source.data / "exports").iterdir()]
 
 
-def test_35_others_run_meanwhile_and_a_cancelation_ends_it(source: Daemon, host: Callable[[Target], ScriptedHost]) -> None:
+def test_35_others_run_meanwhile_and_a_cancelation_ends_it(source: Daemon, host: Callable[[Target], ScriptedServer]) -> None:
     fill(source)
-    receiver = host(Target(3, Reply(503)))
+    receiver = host(Target(3, Reply({}, 503)))
     uid = export(source, receiver.url, payloadSize=2000)
     wait_for(lambda: len(receiver.of("POST", "/documents")) >= 7)
     source.done(source.post("/indexes/films/documents", [{"id": 1, "title": "other"}]), seconds=10)
@@ -168,20 +170,20 @@ def test_35_others_run_meanwhile_and_a_cancelation_ends_it(source: Daemon, host:
 
 def test_a_target_that_was_away_gets_the_rest(source: Daemon) -> None:
     fill(source)
-    first, second = Target(5, Reply(503)), Target(COUNT)
+    first, second = Target(5, Reply({}, 503)), Target(COUNT)
     with scripted(first) as host:
         port = host.server_port
         uid = export(source, host.url, payloadSize=2000)
         assert first.is_full.wait(PATIENCE_S)
     time.sleep(0.5)  # nobody listens
-    with scripted(second, port):
+    with scripted(second, port=port):
         assert ended(source, uid)["status"] == "succeeded"
     assert sorted(first.taken + second.taken) == [*range(COUNT)]
 
 
-def test_a_stop_does_not_wait(source: Daemon, host: Callable[[Target], ScriptedHost]) -> None:
+def test_a_stop_does_not_wait(source: Daemon, host: Callable[[Target], ScriptedServer]) -> None:
     fill(source, 100)
-    target = Target(3, Reply(503))
+    target = Target(3, Reply({}, 503))
     uid = export(source, host(target).url)
     assert target.is_full.wait(PATIENCE_S)
     began = time.monotonic()

@@ -21,6 +21,8 @@ import pytest
 from svcd.remote.aws_signature import Credentials, signed_url
 from tests.support.daemon import ROOT, Daemon, running, start
 
+pytestmark = pytest.mark.slow
+
 REGION, BUCKET, NAME = "us-east-1", "backups", "films/data.ms.snapshot"
 PART = 5 << 20  # the smallest that stores take
 KEYS = Credentials("S3RVER", "S3RVER")  # the only ones that s3rver knows; moto takes any

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.support.daemon import Daemon, running
-from tests.support.embedding_service import Answer, Service
+from tests.support.scripted_server import Reply, ScriptedServer
 
 FILMS = [{"id": 1, "title": "sun", "_vectors": {"e": [1, 0]}}, {"id": 2, "title": "night", "_vectors": {"e": [0, 1]}},
          {"id": 3, "title": "sunny night", "_vectors": {"e": [1, 1]}}]
@@ -28,14 +28,14 @@ QUICK_S = 1.5  # of a search that takes a few milliseconds, on a machine that do
 
 
 @pytest.fixture
-def service(service: Service) -> Service:
-    service.answers = [Answer({"embedding": [0.0, 1.0]})]
+def service(service: ScriptedServer) -> ScriptedServer:
+    service.replies = [Reply({"embedding": [0.0, 1.0]})]
     return service
 
 
 @pytest.fixture(params=[0, pytest.param(2, marks=pytest.mark.skipif(
     not hasattr(os, "memfd_create"), reason="search workers need Linux"))], ids=["main process", "search workers"])
-def daemon(tmp_path: Path, service: Service, request: pytest.FixtureRequest) -> Iterator[Daemon]:
+def daemon(tmp_path: Path, service: ScriptedServer, request: pytest.FixtureRequest) -> Iterator[Daemon]:
     with running(tmp_path, "--search-workers", str(request.param), "--experimental-allowed-ip-networks", "127.0.0.0/8",
                  "--experimental-embedding-cache-entries", "10") as started:
         embedder = {"source": "rest", "url": service.url, "dimensions": 2, "request": {"input": "{{text}}"},
@@ -55,14 +55,14 @@ def search(daemon: Daemon, **body: Any) -> tuple[list[int], Any, float]:
 
 
 @pytest.mark.slow
-def test_searches_by_words_go_on(daemon: Daemon, service: Service) -> None:
+def test_searches_by_words_go_on(daemon: Daemon, service: ScriptedServer) -> None:
     search(daemon, q="warm")
-    service.answers = [Answer(is_held=True)]
+    service.replies = [Reply(is_held=True)]
     found: list[tuple[list[int], Any, float]] = []
     waiting = [threading.Thread(target=lambda: found.append(search(daemon, q="sun", **HYBRID))) for _ in range(WAITING)]
     for thread in waiting:
         thread.start()
-    assert service.asked.acquire(timeout=PATIENCE_S)
+    service.wait_for_call()
     started = time.monotonic()
     while time.monotonic() - started < 1.0:
         ids, count, seconds = search(daemon, q="sun")
@@ -71,12 +71,12 @@ def test_searches_by_words_go_on(daemon: Daemon, service: Service) -> None:
         thread.join()
     assert [(ids, count) for ids, count, _ in found] == [([1, 3], 0)] * WAITING
     assert all(PATIENCE_S - 0.5 < seconds < PATIENCE_S + QUICK_S for _, _, seconds in found)
-    service.released.set()
-    service.answers = [Answer({"embedding": [0.0, 1.0]})]
+    service.release()
+    service.replies = [Reply({"embedding": [0.0, 1.0]})]
     assert search(daemon, q="sun", **HYBRID)[:2] == ([2, 3, 1], 3)
 
 
-def test_vectors_of_queries_are_kept(daemon: Daemon, service: Service) -> None:
+def test_vectors_of_queries_are_kept(daemon: Daemon, service: ScriptedServer) -> None:
     for offset in range(6):  # other answers of one query, so that no answer is cached
         search(daemon, q="sun", offset=offset, **HYBRID)
     processes = 1 + len([pid for pid in daemon.pids if pid != daemon.pids[0]])

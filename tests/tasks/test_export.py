@@ -34,22 +34,22 @@ from svcd.instance.task_records import CANCELED, FAILED, SUCCEEDED, Task
 from svcd.remote import retries
 from svcd.tasks import export, exports, runner
 from svcd.tasks.indexing_client import IndexingProcessDied
-from tests.support.scripted_host import Received, Reply, ScriptedHost, in_turn, scripted
+from tests.support.scripted_server import Received, Reply, ScriptedServer, in_turn, scripted
 from tests.tasks.conftest import LocalWriter, TaskHarness
 
 KEY = "0123456789abcdef0123456789abcdef"
-NOT_FOUND = Reply(404, {"message": "Index not found.", "code": "index_not_found", "type": "invalid_request", "link": "l"})
-PAGE = Reply(500, b"<html>")
+NOT_FOUND = Reply(status=404, body={"message": "Index not found.", "code": "index_not_found", "type": "invalid_request", "link": "l"})
+PAGE = Reply(status=500, body=b"<html>")
 
 
 def new(received: Received) -> Reply:
     """A target without any index."""
-    return NOT_FOUND if received.method == "GET" else Reply()
+    return NOT_FOUND if received.method == "GET" else Reply({}, 202)
 
 
 def present(received: Received) -> Reply:
     """A target that has every index."""
-    return Reply(200) if received.method == "GET" else Reply()
+    return Reply({}, 200) if received.method == "GET" else Reply({}, 202)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def harness(tmp_path: Path) -> Iterator[TaskHarness]:
 
 
 @pytest.fixture
-def target() -> Iterator[ScriptedHost]:
+def target() -> Iterator[ScriptedServer]:
     with scripted(new) as host:
         yield host
 
@@ -98,7 +98,7 @@ def fill(harness: TaskHarness, count: int = 3, index_uid: str = "mov") -> None:
     harness.run()
 
 
-def sent(host: ScriptedHost) -> list[int]:
+def sent(host: ScriptedServer) -> list[int]:
     return sorted(document["id"] for each in host.of("POST", "/documents") for document in each.documents)
 
 
@@ -110,7 +110,7 @@ def records(harness: TaskHarness) -> list[Path]:
 # 30 to 37
 
 
-def test_30_an_index_that_is_new_to_the_target(harness: TaskHarness, target: ScriptedHost) -> None:
+def test_30_an_index_that_is_new_to_the_target(harness: TaskHarness, target: ScriptedServer) -> None:
     fill(harness)
     harness.change({"stopWords": ["the"], "displayedAttributes": ["id"]}, "mov")
     harness.run()
@@ -124,8 +124,8 @@ def test_30_an_index_that_is_new_to_the_target(harness: TaskHarness, target: Scr
     assert target.calls[:3] == ["GET /indexes/mov", "POST /indexes", "PATCH /indexes/mov/settings"]
     assert set(target.calls[3:]) == {"POST /indexes/mov/documents"}
     assert {each.headers["authorization"] for each in target.requests} == {f"Bearer {KEY}"}
-    assert target.requests[1].json == {"uid": "mov", "primaryKey": "id"}
-    settings = target.requests[2].json
+    assert target.requests[1].body == {"uid": "mov", "primaryKey": "id"}
+    settings = target.requests[2].body
     assert settings["stopWords"] == ["the"] and "foreignKeys" not in settings and "chat" not in settings
     for body in target.requests[3:]:
         assert (body.headers["content-type"], body.headers["content-encoding"]) == ("application/x-ndjson", "gzip")
@@ -133,7 +133,7 @@ def test_30_an_index_that_is_new_to_the_target(harness: TaskHarness, target: Scr
         {"id": n, "title": f"t{n}"} for n in range(3)]
 
 
-def test_30_nobody_without_a_key_is_a_bearer(harness: TaskHarness, target: ScriptedHost) -> None:
+def test_30_nobody_without_a_key_is_a_bearer(harness: TaskHarness, target: ScriptedServer) -> None:
     fill(harness, 1)
     task = run(harness, f"{target.url}/base/")
     assert "apiKey" not in task.details
@@ -142,29 +142,29 @@ def test_30_nobody_without_a_key_is_a_bearer(harness: TaskHarness, target: Scrip
 
 
 @pytest.mark.parametrize("overrides", [False, True])
-def test_31_an_index_that_the_target_has(harness: TaskHarness, target: ScriptedHost, overrides: bool) -> None:
+def test_31_an_index_that_the_target_has(harness: TaskHarness, target: ScriptedServer, overrides: bool) -> None:
     fill(harness, 1)
-    target.script = present
+    target.replies = [present]
     run(harness, target.url, indexes={"mov": {"overrideSettings": overrides}})
     assert target.calls == ["GET /indexes/mov", *(["PATCH /indexes/mov", "PATCH /indexes/mov/settings"] * overrides),
                             "POST /indexes/mov/documents"]
     if overrides:
-        assert target.requests[1].json == {"primaryKey": "id"}
+        assert target.requests[1].body == {"primaryKey": "id"}
 
 
-def test_31_an_index_without_documents_is_only_created(harness: TaskHarness, target: ScriptedHost) -> None:
+def test_31_an_index_without_documents_is_only_created(harness: TaskHarness, target: ScriptedServer) -> None:
     harness.do("indexCreation", "empty", {"primaryKey": None}, primaryKey=None)
     harness.run()
     task = run(harness, target.url)
     assert target.calls == ["GET /indexes/empty", "POST /indexes", "PATCH /indexes/empty/settings"]
-    assert target.requests[1].json == {"uid": "empty", "primaryKey": None}
+    assert target.requests[1].body == {"uid": "empty", "primaryKey": None}
     assert task.details["indexes"]["empty"]["matched_documents"] == 0
 
 
-def test_32_the_first_pattern_in_byte_order_counts(harness: TaskHarness, target: ScriptedHost) -> None:
+def test_32_the_first_pattern_in_byte_order_counts(harness: TaskHarness, target: ScriptedServer) -> None:
     for name in ("alpha", "gamma"):
         fill(harness, 1, name)
-    target.script = present
+    target.replies = [present]
     task = run(harness, target.url, indexes={"gamma": {"overrideSettings": True}, "*": {}})
     assert not any(each.method == "PATCH" for each in target.requests)
     assert list(task.details["indexes"]) == ["alpha", "gamma"]
@@ -179,7 +179,7 @@ def test_32_the_first_pattern_in_byte_order_counts(harness: TaskHarness, target:
                  "1:5 rank = 1"),
     ({"a": 1}, 'Index `mov`: Invalid syntax for the filter parameter: `expected String, Array, found: {"a":1}`.'),
 ])
-def test_33_a_wrong_filter_fails_before_anything_is_sent(harness: TaskHarness, target: ScriptedHost, wanted: Any,
+def test_33_a_wrong_filter_fails_before_anything_is_sent(harness: TaskHarness, target: ScriptedServer, wanted: Any,
                                                          message: str) -> None:
     fill(harness, 1)
     task = run(harness, target.url, indexes={"*": {"filter": wanted}})
@@ -188,51 +188,51 @@ def test_33_a_wrong_filter_fails_before_anything_is_sent(harness: TaskHarness, t
 
 
 @pytest.mark.parametrize("wanted, count", [("id > 1", 2), (["id > 0", "id < 3"], 2), ("", 4), ([], 4), (None, 4)])
-def test_33_a_filter_chooses_documents(harness: TaskHarness, target: ScriptedHost, wanted: Any, count: int) -> None:
+def test_33_a_filter_chooses_documents(harness: TaskHarness, target: ScriptedServer, wanted: Any, count: int) -> None:
     harness.change({"filterableAttributes": ["id"]}, "mov")
     fill(harness, 4)
     task = run(harness, target.url, indexes={"*": {"filter": wanted}})
     assert task.details["indexes"]["mov"]["matched_documents"] == count == len(sent(target))
 
 
-def test_34_passing_failures_are_tried_again(harness: TaskHarness, target: ScriptedHost, pauses: list[float]) -> None:
+def test_34_passing_failures_are_tried_again(harness: TaskHarness, target: ScriptedServer, pauses: list[float]) -> None:
     fill(harness, 1)
-    target.script = in_turn([Reply(503), Reply(429)], new)
+    target.replies = [in_turn([Reply({}, 503), Reply({}, 429)], new)]
     assert run(harness, target.url).status == SUCCEEDED
     assert target.calls[:3] == ["GET /indexes/mov"] * 3 and pauses == [0.5, 0.75]
 
 
 @pytest.mark.parametrize("reply, message", [
-    (Reply(501, {"message": "No.", "code": "c", "type": "t", "link": "l"}),
+    (Reply(status=501, body={"message": "No.", "code": "c", "type": "t", "link": "l"}),
      "Failed to export documents to remote server c (t): No. <l>"),
-    (Reply(400, b"<html>"), "json: expected value at line 1 column 1"),
-    (Reply(403, b""), "json: EOF while parsing a value at line 1 column 0"),
-    (Reply(400, {"error": 1}), "json: missing field `message` at line 1 column 12"),
+    (Reply(status=400, body=b"<html>"), "json: expected value at line 1 column 1"),
+    (Reply(status=403, body=b""), "json: EOF while parsing a value at line 1 column 0"),
+    (Reply(status=400, body={"error": 1}), "json: missing field `message` at line 1 column 12"),
 ])
-def test_34_others_fail_at_once(harness: TaskHarness, target: ScriptedHost, reply: Reply, message: str) -> None:
+def test_34_others_fail_at_once(harness: TaskHarness, target: ScriptedServer, reply: Reply, message: str) -> None:
     fill(harness, 1)
-    target.script = lambda received: reply
+    target.replies = [lambda received: reply]
     task = run(harness, target.url)
     assert (task.status, task.error["code"], task.error["message"]) == (FAILED, "internal", message)
     assert len(target.requests) == 1
 
 
-def test_34_a_refused_body_fails_the_task(harness: TaskHarness, target: ScriptedHost) -> None:
+def test_34_a_refused_body_fails_the_task(harness: TaskHarness, target: ScriptedServer) -> None:
     fill(harness, 1)
-    refusal = Reply(413, {"message": "Too large.", "code": "payload_too_large", "type": "invalid_request", "link": "l"})
-    target.script = lambda received: refusal if received.path.endswith("/documents") else new(received)
+    refusal = Reply(status=413, body={"message": "Too large.", "code": "payload_too_large", "type": "invalid_request", "link": "l"})
+    target.replies = [lambda received: refusal if received.path.endswith("/documents") else new(received)]
     task = run(harness, target.url)
     assert task.error["message"] == "Failed to export documents to remote server payload_too_large (invalid_request): Too large. <l>"
     assert records(harness) == []
 
 
-def test_34_the_last_failure_counts_when_time_is_up(harness: TaskHarness, target: ScriptedHost, pauses: list[float],
+def test_34_the_last_failure_counts_when_time_is_up(harness: TaskHarness, target: ScriptedServer, pauses: list[float],
                                                     monkeypatch: pytest.MonkeyPatch) -> None:
     fill(harness, 1)
     monkeypatch.setattr(retries, "MOST_S", 2.0)
     moments = iter(range(100))
     monkeypatch.setattr(retries.repeated, "__defaults__", (time.sleep, lambda: next(moments)))
-    target.script = lambda received: PAGE
+    target.replies = [lambda received: PAGE]
     task = run(harness, target.url)
     assert task.error["message"] == "json: expected value at line 1 column 1" and len(target.requests) == 2
 
@@ -254,7 +254,7 @@ def test_34_nobody_listens(harness: TaskHarness, pauses: list[float], monkeypatc
     assert run(harness, "http://127.0.0.1:1").error["message"] == "Connection refused"
 
 
-def test_34_what_a_shard_does_not_take_is_no_failure(harness: TaskHarness, target: ScriptedHost) -> None:
+def test_34_what_a_shard_does_not_take_is_no_failure(harness: TaskHarness, target: ScriptedServer) -> None:
     fill(harness, 5)
 
     def script(received: Received) -> Reply:
@@ -262,35 +262,35 @@ def test_34_what_a_shard_does_not_take_is_no_failure(harness: TaskHarness, targe
             return new(received)
         codes = {0: "import_task_already_received", 1: "import_task_unknown_remote", 2: "import_task_without_network_task"}
         code = codes.get(received.documents[0]["id"])
-        return Reply(412, {"code": code}) if code else Reply()
+        return Reply(status=412, body={"code": code}) if code else Reply({}, 202)
 
-    target.script = script
+    target.replies = [script]
     task = run(harness, target.url)
     assert (task.status, task.details["indexes"]["mov"]["matched_documents"]) == (SUCCEEDED, 5)
 
 
-def streams(host: ScriptedHost) -> list[list[int]]:
+def streams(host: ScriptedServer) -> list[list[int]]:
     return [[document["id"] for document in each.documents] for each in host.of("POST", "/documents")]
 
 
-def test_36_documents_of_a_body(harness: TaskHarness, target: ScriptedHost) -> None:
+def test_36_documents_of_a_body(harness: TaskHarness, target: ScriptedServer) -> None:
     fill(harness, 100)
     run(harness, target.url)
     assert sorted(streams(target)) == sorted([*range(n, 100, 40)] for n in range(40))
     assert target.most_at_once <= export.SENDERS
 
 
-def test_36_bodies_of_a_size(harness: TaskHarness, target: ScriptedHost) -> None:
+def test_36_bodies_of_a_size(harness: TaskHarness, target: ScriptedServer) -> None:
     fill(harness, 100)
     task = run(harness, target.url, payload=22)
     assert sorted(streams(target)) == [[n] for n in range(100)] and task.details["payloadSize"] == "22 B"
     target.requests.clear()
     run(harness, target.url, payload=46)  # twice {"id":10,"title":"t10"}
-    assert max(len(each.body) for each in target.of("POST", "/documents")) == 46 and sent(target) == [*range(100)]
+    assert max(len(each.content) for each in target.of("POST", "/documents")) == 46 and sent(target) == [*range(100)]
     assert run(harness, target.url, payload=0).details["payloadSize"] == "0 B"
 
 
-def test_36_streams_are_sent_when_memory_is_full(harness: TaskHarness, target: ScriptedHost,
+def test_36_streams_are_sent_when_memory_is_full(harness: TaskHarness, target: ScriptedServer,
                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "BUFFERED_BYTES", 399)  # the headers of less than 40 bodies
     fill(harness, 400)
@@ -302,7 +302,7 @@ def test_36_streams_are_sent_when_memory_is_full(harness: TaskHarness, target: S
 # Interruptions
 
 
-def stop_in_between(harness: TaskHarness, target: ScriptedHost, after: int) -> None:
+def stop_in_between(harness: TaskHarness, target: ScriptedServer, after: int) -> None:
     """Run the enqueued export until so many documents were acknowledged; then svcd stops as at a kill."""
     class Killed(BaseException):
         pass
@@ -330,7 +330,7 @@ def write(harness: TaskHarness) -> None:
         harness.run()
 
 
-def test_what_arrived_is_not_sent_again(harness: TaskHarness, target: ScriptedHost, one_by_one: None) -> None:
+def test_what_arrived_is_not_sent_again(harness: TaskHarness, target: ScriptedServer, one_by_one: None) -> None:
     fill(harness, 100)
     task = enqueue(harness, target.url)
     stop_in_between(harness, target, 30)
@@ -344,7 +344,7 @@ def test_what_arrived_is_not_sent_again(harness: TaskHarness, target: ScriptedHo
     assert harness.task(task).details["indexes"]["mov"]["matched_documents"] == 100 and records(harness) == []
 
 
-def test_what_changed_meanwhile_is_sent_again_and_nothing_else(harness: TaskHarness, target: ScriptedHost,
+def test_what_changed_meanwhile_is_sent_again_and_nothing_else(harness: TaskHarness, target: ScriptedServer,
                                                                one_by_one: None) -> None:
     fill(harness, 100)
     enqueue(harness, target.url)
@@ -360,7 +360,7 @@ def test_what_changed_meanwhile_is_sent_again_and_nothing_else(harness: TaskHarn
     assert sent(target) == sorted([*missing, first[0]])
 
 
-def test_an_index_that_was_done_is_not_asked_for_again(harness: TaskHarness, target: ScriptedHost, one_by_one: None) -> None:
+def test_an_index_that_was_done_is_not_asked_for_again(harness: TaskHarness, target: ScriptedServer, one_by_one: None) -> None:
     fill(harness, 3, "a")
     fill(harness, 30, "b")
     task = enqueue(harness, target.url)
@@ -374,20 +374,20 @@ def test_an_index_that_was_done_is_not_asked_for_again(harness: TaskHarness, tar
     assert harness.task(task).details["indexes"]["a"]["matched_documents"] == 3
 
 
-def test_settings_that_had_not_arrived_are_sent(harness: TaskHarness, target: ScriptedHost) -> None:
+def test_settings_that_had_not_arrived_are_sent(harness: TaskHarness, target: ScriptedServer) -> None:
     fill(harness, 1)
-    refused = Reply(400, b"")
-    target.script = lambda received: refused if received.path.endswith("/settings") else new(received)
+    refused = Reply(status=400, body=b"")
+    target.replies = [lambda received: refused if received.path.endswith("/settings") else new(received)]
     task = enqueue(harness, target.url)
     request = exports.export_request(task, harness.instance, 100_000_000, ["127.0.0.0/8"])
     assert export.run_export(request, lambda *_: None)["error"]["code"] == "internal"
-    target.script = present  # by now
+    target.replies = [present]  # by now
     target.requests.clear()
     harness.run()
     assert target.calls == ["PATCH /indexes/mov/settings", "POST /indexes/mov/documents"]
 
 
-def test_records_of_other_exports_are_deleted(harness: TaskHarness, target: ScriptedHost) -> None:
+def test_records_of_other_exports_are_deleted(harness: TaskHarness, target: ScriptedServer) -> None:
     (harness.path / exports.FOLDER).mkdir()
     (harness.path / exports.FOLDER / "7-1.sqlite").touch()
     fill(harness, 1)
@@ -397,7 +397,7 @@ def test_records_of_other_exports_are_deleted(harness: TaskHarness, target: Scri
 # Content
 
 
-def test_vectors_and_secrets_are_sent(harness: TaskHarness, target: ScriptedHost) -> None:
+def test_vectors_and_secrets_are_sent(harness: TaskHarness, target: ScriptedServer) -> None:
     harness.change({"embedders": {"own": {"source": "userProvided", "dimensions": 2},
                                   "far": {"source": "rest", "url": "http://127.0.0.1:1", "apiKey": "secret", "dimensions": 1,
                                           "request": "{{text}}", "response": "{{embedding}}"}}}, "mov")
@@ -405,25 +405,25 @@ def test_vectors_and_secrets_are_sent(harness: TaskHarness, target: ScriptedHost
     harness.add([{"id": 1, "_vectors": vectors}, {"id": 2, "_vectors": {"own": None, "far": [2.0]}}], "mov", key="id")
     harness.run()
     run(harness, target.url)
-    assert target.requests[2].json["embedders"]["far"]["apiKey"] == "secret"
+    assert target.requests[2].body["embedders"]["far"]["apiKey"] == "secret"
     documents = sorted((each for body in target.of("POST", "/documents") for each in body.documents), key=lambda each: each["id"])
     assert documents[0] == {"id": 1, "_vectors": {"own": {"embeddings": [[0.5, 1]], "regenerate": False},
                                                   "far": {"embeddings": [[1]], "regenerate": True}}}
     assert documents[1]["_vectors"]["far"] == {"embeddings": [[2]], "regenerate": False}
 
 
-def test_settings_that_need_a_feature_are_sent_while_it_is_on(harness: TaskHarness, target: ScriptedHost) -> None:
+def test_settings_that_need_a_feature_are_sent_while_it_is_on(harness: TaskHarness, target: ScriptedServer) -> None:
     fill(harness, 1)
     harness.instance.update_features({"foreignKeys": True})
     run(harness, target.url)
-    assert "foreignKeys" in target.requests[2].json
+    assert "foreignKeys" in target.requests[2].body
 
 
-def test_progress_has_two_levels(harness: TaskHarness, target: ScriptedHost) -> None:
+def test_progress_has_two_levels(harness: TaskHarness, target: ScriptedServer) -> None:
     fill(harness, 3)
     task = enqueue(harness, target.url)
     seen: list[Any] = []
-    target.script = lambda received: seen.append(harness.queue.running()[0].batch.progress) or new(received)
+    target.replies = [lambda received: seen.append(harness.queue.running()[0].batch.progress) or new(received)]
     harness.run()
     assert seen[0]["steps"][1] == {"currentStep": "Exporting index `mov`", "finished": 0, "total": 1}
     assert seen[-1]["steps"][2]["currentStep"] == "document" and seen[-1]["steps"][2]["total"] == 3
@@ -432,7 +432,7 @@ def test_progress_has_two_levels(harness: TaskHarness, target: ScriptedHost) -> 
         batch.stats["progressTrace"])
 
 
-def test_a_crash_fails_the_task(tmp_path: Path, target: ScriptedHost) -> None:
+def test_a_crash_fails_the_task(tmp_path: Path, target: ScriptedServer) -> None:
     class Mortal(LocalWriter):
         def run(self, request: dict[str, Any], progress: Callable[..., None]) -> dict[str, Any]:
             if request["do"] == "export":
@@ -445,7 +445,7 @@ def test_a_crash_fails_the_task(tmp_path: Path, target: ScriptedHost) -> None:
     harness.instance.close()
 
 
-def test_a_canceled_export_ends_as_enqueued(harness: TaskHarness, target: ScriptedHost) -> None:
+def test_a_canceled_export_ends_as_enqueued(harness: TaskHarness, target: ScriptedServer) -> None:
     fill(harness, 1)
     task = enqueue(harness, target.url)
     harness.do("taskCancelation", None, {"matchedTasks": 1, "canceledTasks": None, "originalFilter": "?uids=1"}, uids=[task.uid])

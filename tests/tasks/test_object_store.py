@@ -31,7 +31,7 @@ from svcd.remote.object_store import ObjectStore, StoreClient
 from svcd.tasks import uploads
 from svcd.tasks.global_tasks import Folders
 from svcd.tasks.indexing_client import IndexingProcessDied
-from tests.support.scripted_host import Received, Reply, ScriptedHost, scripted
+from tests.support.scripted_server import Received, Reply, ScriptedServer, scripted
 from tests.tasks.conftest import LocalWriter, TaskHarness
 
 PART = 10_000
@@ -63,20 +63,20 @@ class Store:
         if fault:
             return fault
         if step == "begin":
-            return Reply(200, f"<?xml version='1.0'?><InitiateMultipartUploadResult><UploadId>{UPLOAD}</UploadId>"
+            return Reply(status=200, body=f"<?xml version='1.0'?><InitiateMultipartUploadResult><UploadId>{UPLOAD}</UploadId>"
                               "</InitiateMultipartUploadResult>".encode())
         assert parse_qs(urlsplit(received.path).query)["uploadId"] == [UPLOAD]
         if step == "part":
             if self.gate:
                 self.gate.wait(5)
-            self.parts[number] = received.body
-            return Reply(200, b"", {"ETag": f'"tag{number}"'})
+            self.parts[number] = received.content
+            return Reply(b"", 200, {"ETag": f'"tag{number}"'})
         if step == "end":
-            self.ended = received.body
+            self.ended = received.content
             self.objects[urlsplit(received.path).path] = b"".join(self.parts[number] for number in sorted(self.parts))
-            return Reply(200, b"<CompleteMultipartUploadResult/>")
+            return Reply(status=200, body=b"<CompleteMultipartUploadResult/>")
         self.parts.clear()
-        return Reply(204, b"")
+        return Reply(status=204, body=b"")
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def store() -> Store:
 
 
 @pytest.fixture
-def host(store: Store) -> Iterator[ScriptedHost]:
+def host(store: Store) -> Iterator[ScriptedServer]:
     with scripted(store) as host:
         yield host
 
@@ -100,13 +100,13 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return taken
 
 
-def fields(host: ScriptedHost, **others: Any) -> dict[str, Any]:
+def fields(host: ScriptedServer, **others: Any) -> dict[str, Any]:
     return {"url": host.url, "region": "eu-west-1", "bucket": "backups", "prefix": "films/", "access_key": "key",
             "secret_key": "secret", "parts_at_once": 3, "part_bytes": PART, **others}
 
 
 @pytest.fixture
-def make(tmp_path: Path, host: ScriptedHost) -> Iterator[Callable[..., TaskHarness]]:
+def make(tmp_path: Path, host: ScriptedServer) -> Iterator[Callable[..., TaskHarness]]:
     made: list[TaskHarness] = []
 
     def make(writer: Callable[[], LocalWriter] = LocalWriter, **others: Any) -> TaskHarness:
@@ -134,7 +134,7 @@ def error(task: Task) -> tuple[str, str]:
     return task.error["code"], task.error["message"]
 
 
-def test_38_an_object_is_made_of_parts(make: Callable[..., TaskHarness], store: Store, host: ScriptedHost, tmp_path: Path) -> None:
+def test_38_an_object_is_made_of_parts(make: Callable[..., TaskHarness], store: Store, host: ScriptedServer, tmp_path: Path) -> None:
     harness = make()
     assert snapshot(harness).status == SUCCEEDED
     sizes = [len(store.parts[number]) for number in sorted(store.parts)]
@@ -163,7 +163,7 @@ def test_38_another_snapshot_replaces_it(make: Callable[..., TaskHarness], store
     assert [*store.objects] == ["/backups/data.snapshot"] and [*store.objects.values()] != [first]
 
 
-def test_dumps_stay_in_their_folder(make: Callable[..., TaskHarness], host: ScriptedHost, tmp_path: Path) -> None:
+def test_dumps_stay_in_their_folder(make: Callable[..., TaskHarness], host: ScriptedServer, tmp_path: Path) -> None:
     harness = make()
     harness.do("dumpCreation", None, {"dumpUid": None}, keys=[], instanceUid=harness.instance.uid)
     harness.run()
@@ -174,19 +174,19 @@ REQUEST, SERVER = "invalid_s3_snapshot_request", "s3_snapshot_server_error"
 
 
 @pytest.mark.parametrize("step, reply, tries, code, message", [
-    ("begin", Reply(429, b"slow"), 2, REQUEST, "S3 error: status: 429, body: slow"),
-    ("begin", Reply(503, b"away"), 2, SERVER, "S3 error: status: 503, body: away"),
-    ("begin", Reply(403, b"<Error/>"), 1, SERVER, "S3 XML error: missing field `UploadId` in: <Error/>"),
-    (("part", 2), Reply(500, b"oops"), 1, SERVER, "S3 error: status: 500, body: oops"),
-    (("part", 2), Reply(429, b"slow"), 1, SERVER, "S3 HTTP error: status: 429, body: slow"),
-    (("part", 2), Reply(403, b"no"), 1, SERVER, "S3 HTTP error: status: 403, body: no"),
-    (("part", 1), Reply(200, b""), 1, SERVER, "S3 XML error: Missing ETag header"),
-    ("end", Reply(403, b"no"), 1, REQUEST, "S3 error: status: 403, body: no"),
-    ("end", Reply(429, b"slow"), 1, REQUEST, "S3 error: status: 429, body: slow"),
-    ("end", Reply(500, b"oops"), 1, SERVER, "S3 error: status: 500, body: oops"),
-    ("end", Reply(200, b"<Error><Code>x</Code></Error>"), 1, SERVER, "S3 error: status: 200, body: <Error><Code>x</Code></Error>"),
+    ("begin", Reply(status=429, body=b"slow"), 2, REQUEST, "S3 error: status: 429, body: slow"),
+    ("begin", Reply(status=503, body=b"away"), 2, SERVER, "S3 error: status: 503, body: away"),
+    ("begin", Reply(status=403, body=b"<Error/>"), 1, SERVER, "S3 XML error: missing field `UploadId` in: <Error/>"),
+    (("part", 2), Reply(status=500, body=b"oops"), 1, SERVER, "S3 error: status: 500, body: oops"),
+    (("part", 2), Reply(status=429, body=b"slow"), 1, SERVER, "S3 HTTP error: status: 429, body: slow"),
+    (("part", 2), Reply(status=403, body=b"no"), 1, SERVER, "S3 HTTP error: status: 403, body: no"),
+    (("part", 1), Reply(status=200, body=b""), 1, SERVER, "S3 XML error: Missing ETag header"),
+    ("end", Reply(status=403, body=b"no"), 1, REQUEST, "S3 error: status: 403, body: no"),
+    ("end", Reply(status=429, body=b"slow"), 1, REQUEST, "S3 error: status: 429, body: slow"),
+    ("end", Reply(status=500, body=b"oops"), 1, SERVER, "S3 error: status: 500, body: oops"),
+    ("end", Reply(status=200, body=b"<Error><Code>x</Code></Error>"), 1, SERVER, "S3 error: status: 200, body: <Error><Code>x</Code></Error>"),
 ])
-def test_39_failures(make: Callable[..., TaskHarness], store: Store, host: ScriptedHost, pauses: list[float],
+def test_39_failures(make: Callable[..., TaskHarness], store: Store, host: ScriptedServer, pauses: list[float],
                      monkeypatch: pytest.MonkeyPatch, step: Any, reply: Reply, tries: int, code: str, message: str) -> None:
     harness = make()
     snapshot(harness)
@@ -219,7 +219,7 @@ def test_39_a_store_that_cannot_be_called(make: Callable[..., TaskHarness], paus
 
 
 def test_an_upload_of_a_killed_daemon_is_aborted_by_the_next(make: Callable[..., TaskHarness], store: Store,
-                                                             host: ScriptedHost) -> None:
+                                                             host: ScriptedServer) -> None:
     harness = make()
     record = harness.path / "snapshot.upload"
     record.write_text(json.dumps([f"{host.url}/backups/old", UPLOAD]))
@@ -230,7 +230,7 @@ def test_an_upload_of_a_killed_daemon_is_aborted_by_the_next(make: Callable[...,
     assert snapshot(harness).status == SUCCEEDED
 
 
-def test_a_canceled_upload_is_aborted(make: Callable[..., TaskHarness], host: ScriptedHost) -> None:
+def test_a_canceled_upload_is_aborted(make: Callable[..., TaskHarness], host: ScriptedServer) -> None:
     class Killed(LocalWriter):
         """Is killed before the end of an upload."""
 
@@ -258,14 +258,14 @@ def role(tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedHost]:
-    with scripted(lambda received: Reply(200, {"AssumeRoleWithWebIdentityResponse": {"AssumeRoleWithWebIdentityResult": {
+def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
+    with scripted(lambda received: Reply(status=200, body={"AssumeRoleWithWebIdentityResponse": {"AssumeRoleWithWebIdentityResult": {
             "Credentials": {"AccessKeyId": "AK", "SecretAccessKey": "SK", "SessionToken": "ST/+="}}}})) as host:
         monkeypatch.setattr(object_store, "STS_URL", f"{host.url}/")
         yield host
 
 
-def test_a_role_is_assumed_for_each_snapshot(make: Callable[..., TaskHarness], host: ScriptedHost, sts: ScriptedHost,
+def test_a_role_is_assumed_for_each_snapshot(make: Callable[..., TaskHarness], host: ScriptedServer, sts: ScriptedServer,
                                              tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     harness = make(**role(tmp_path))
     for token, seconds in (("one", None), ("two", "900")):
@@ -273,7 +273,7 @@ def test_a_role_is_assumed_for_each_snapshot(make: Callable[..., TaskHarness], h
         if seconds:
             monkeypatch.setenv(object_store.SESSION_VARIABLE, seconds)
         assert snapshot(harness).status == SUCCEEDED
-        assert parse_qs(sts.requests[-1].body.decode()) == {
+        assert parse_qs(sts.requests[-1].content.decode()) == {
             "Action": ["AssumeRoleWithWebIdentity"], "Version": ["2011-06-15"], "RoleArn": ["arn:r"], "WebIdentityToken": [token],
             "RoleSessionName": ["svc-snapshot-session"], "DurationSeconds": [seconds or "3600"]}
     assert len(sts.requests) == 2 and sts.requests[0].headers["accept"] == "application/json"
@@ -281,17 +281,17 @@ def test_a_role_is_assumed_for_each_snapshot(make: Callable[..., TaskHarness], h
 
 
 @pytest.mark.parametrize("reply, message", [
-    (Reply(403, b"no"), "STS request failed with status 403: no"),
-    (Reply(200, b"[]"), "Failed to deserialize STS response: "),
-    (Reply(200, b"<xml/>"), "Failed to deserialize STS response: "),
+    (Reply(status=403, body=b"no"), "STS request failed with status 403: no"),
+    (Reply(status=200, body=b"[]"), "Failed to deserialize STS response: "),
+    (Reply(status=200, body=b"<xml/>"), "Failed to deserialize STS response: "),
 ])
-def test_a_role_that_cannot_be_assumed(make: Callable[..., TaskHarness], sts: ScriptedHost, tmp_path: Path, reply: Reply,
+def test_a_role_that_cannot_be_assumed(make: Callable[..., TaskHarness], sts: ScriptedServer, tmp_path: Path, reply: Reply,
                                        message: str) -> None:
     harness = make(**role(tmp_path))
     code, found = error(snapshot(harness))
     assert code == "internal" and found.startswith("Failed to read web identity token file: ")
     (tmp_path / "token").write_text("one")
-    sts.script = lambda received: reply
+    sts.replies = [reply]
     code, found = error(snapshot(harness))
     assert code == "internal" and found.startswith(message) and len(sts.requests) == 1
 
