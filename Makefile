@@ -4,6 +4,8 @@
 # make check    check the sources alone: faults that ruff finds, types
 # make browser  install what the tests of the page drive: Chromium and its driver (as root, on Debian and its kin)
 # make store    install an object store for the tests of snapshots: s3rver, 14 MB, by npm
+# make examples install what tests of examples/ use: clients and InstantSearch by npm (50 MB); as root, on Debian and its kin, also
+#               nginx and haproxy (which starts both) and buildah
 # make docs     rewrite what is made from the tables: man page, sample config, table of options
 # make dist     make what users are handed into dist/: svcd.pyz, a wheel, a Debian package; ARGS="pyz" makes the named ones
 # make clean    remove what the above has set up
@@ -15,7 +17,7 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: run test quick check browser store docs dist clean
+.PHONY: run test quick check browser store examples docs dist clean
 .DEFAULT_GOAL := test
 
 run: $(VENV)/ready-to-run
@@ -44,6 +46,17 @@ store: $(VENV)/ready-to-run
 		|| echo "make: no s3rver to be had: the tests with an object store are skipped" >&2; \
 	else echo "make: npm is missing: the tests with an object store are skipped" >&2; fi
 
+examples:
+	@if command -v npm >/dev/null; then \
+		npm install --silent --no-audit --no-fund --no-package-lock --prefix examples \
+		|| echo "make: no packages of examples/package.json to be had: the tests with them are skipped" >&2; \
+	else echo "make: npm is missing: the tests of the shop and of the JavaScript client are skipped" >&2; fi
+	@if command -v nginx >/dev/null && command -v haproxy >/dev/null && command -v buildah >/dev/null; then :; \
+	elif test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends nginx-light haproxy buildah >/dev/null \
+		|| echo "make: no nginx, haproxy or buildah to be had: the tests with them are skipped" >&2; \
+	else echo "make: nginx, haproxy or buildah is missing: the tests with it are skipped" >&2; fi
+
 docs: $(VENV)/ready-to-run
 	$(VENV)/bin/python -m svcd.reference $(ARGS)
 
@@ -51,7 +64,7 @@ dist: $(VENV)/ready-to-run
 	$(VENV)/bin/python -m distribution.build $(ARGS)
 
 clean:
-	rm -rf $(VENV) dist
+	rm -rf $(VENV) dist examples/node_modules
 
 # Installed again only when pyproject.toml changes: the sources are used where they are.
 $(VENV)/ready-to-run: pyproject.toml

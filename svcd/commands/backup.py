@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain, count
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +83,7 @@ def _newest(folder: Path, begun: float) -> Path:
 
 def _copied(snapshot: Path, folder: Path) -> Path:
     """Copy a snapshot under a name with the time; the copy is on disk and whole when it has this name."""
-    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    names = chain((f"svcd-{moment}{SUFFIX}",), (f"svcd-{moment}-{number}{SUFFIX}" for number in count(2)))
-    path = next(folder / name for name in names if not (folder / name).exists())
+    path = folder / f"svcd-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}{SUFFIX}"
     partial = path.with_suffix(".partial")
     try:
         with snapshot.open("rb") as content, partial.open("wb") as copy:

@@ -149,7 +149,7 @@ class StoreClient:
         store = self.store
         signed = signed_url(method, url, query, self._signer(), store.region, store.signature_s, time.time())
         # A bytearray is sent like bytes, and need not be copied.
-        return self._client.exchange(signed, _TYPE, content, within_s or store.signature_s, _MOST_BYTES,  # type: ignore[arg-type]
+        return self._client.exchange(signed, _TYPE, content, within_s or store.signature_s, _MOST_BYTES,  # type: ignore[arg-type]  # bytes
                                      method=method, proxies=True)
 
     def _repeated(self, call: Callable[[], Answer], is_passing: Callable[[Answer], bool]) -> Answer:

@@ -77,7 +77,7 @@ class ExportRecord:
         """Note how far an index is now. changes: fields of IndexProgress; returns the progress with them."""
         assignments = ", ".join(f"{name} = ?" for name in changes)
         self._connection.execute(f"UPDATE indexes SET {assignments} WHERE number = ?", (*changes.values(), progress.number))
-        return replace(progress, **changes)  # type: ignore[arg-type]
+        return replace(progress, **changes)  # type: ignore[arg-type]  # the callers name fields with their types
 
     def add(self, progress: IndexProgress, documents: Iterable[tuple[int, int]]) -> None:
         """Note documents that were acknowledged, as (docid, digest), all or none."""

@@ -109,7 +109,7 @@ def test_a_sink_gets_every_figure_once_an_hour(tmp_path: Path, instance: Instanc
         batch = json.loads(body)
         assert batch["instanceUid"] == instance.uid
         figures = {name: value for event in batch["batch"] for name, value in event["properties"].items()}
-        assert set(figures) == set(FIGURES) and len(figures) == 172
+        assert set(figures) == set(FIGURES) and len(figures) == 184
         assert figures["requests.total_received"] == 2 and figures["requests.total_succeeded"] == 2
         assert figures["context.app.version"] == INTERFACE_VERSION
     runner.stop()

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+PAGES = sorted([*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples/README.md",
+                ROOT / "examples/shop/README.md"])
 SOURCES = sorted(path for folder in ("svcd", "tests", "docs", "examples", "man", "benchmarks", "distribution")
-                 for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md", ".1", ".5", ".toml"))
+                 for path in (ROOT / folder).rglob("*")
+                 if path.suffix in (".py", ".md", ".1", ".5", ".toml") and "node_modules" not in path.parts)
 EXAMPLES = re.findall(r"### (.*?)\n.*?```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.S)
 
 _PATH = re.compile(r"`((?:svcd/|tests/|docs/|examples/|man/)[\w./-]+)`")
