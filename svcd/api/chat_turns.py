@@ -89,7 +89,7 @@ class _Stream:
         content = dumps(turn.request()).encode("utf-8", "replace")
         try:
             with self._ctx.client().stream(sources.url_of(workspace), sources.headers_of(workspace), content,
-                                               redirects=_MOST_REDIRECTS, begun=watch.end_with_client) as answer:
+                                           redirects=_MOST_REDIRECTS, begun=watch.end_with_client) as answer:
                 if answer.status == 200 and media_type(answer.headers.get("content-type", "")) == EVENTS:
                     yield from _received(turn, _pieces(answer.read))
                 else:
