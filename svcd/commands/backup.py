@@ -128,6 +128,7 @@ def restore_command(archive: Path, data_folder: Path, is_json: bool) -> int:
     if is_json:
         output.print_json({"folder": str(data_folder), "indexes": counts})
     else:
-        print(f"{data_folder}: {len(counts)} indexes, {sum(counts.values()):,} documents; "
+        noun = "index" if len(counts) == 1 else "indexes"
+        print(f"{data_folder}: {len(counts)} {noun}, {sum(counts.values()):,} documents; "
               f"start it with `svcd --db-path {data_folder}`")
     return 0
