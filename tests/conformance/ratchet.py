@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -28,7 +29,8 @@ _FURTHER_TRIES = 6
 # and how long the swap takes depends on the machine.
 _UNDECIDED = dict.fromkeys(("batches/batches__test_summarized_index_swap", "tasks/tasks__test_summarized_index_swap"),
                            re.compile(r"^step \d+ GET /tasks/2 \S*\s+\$\.indexUid: expected \S+ got \S+$"))
-SERVER = f"{sys.executable} -m svcd --log-level ERROR"
+# The sources of this checkout, wherever the server is started.
+SERVER = f"env {shlex.quote(f'PYTHONPATH={ROOT}')} {sys.executable} -m svcd --log-level ERROR"
 
 
 def recordings() -> dict[str, Path]:
@@ -48,7 +50,6 @@ def failures(names: Iterable[str], jobs: int | None = None) -> Iterator[tuple[st
     of their daemon. Those that fail are played again one at a time.
     """
     known, tool = recordings(), _tool()
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     with tempfile.TemporaryDirectory(prefix="svcd-replay-") as folder, ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
         def differences(name: str) -> list[Any]:
             found: list[Any] = tool.play(known[name], SERVER, folder, False)[-1]
