@@ -17,6 +17,7 @@ import itertools
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import statistics
@@ -239,7 +240,8 @@ def main():
     parser.add_argument("--sort", default="id", help="an attribute with another value in each document")
     parser.add_argument("--timeout", type=int, default=3, help="seconds that instances have to answer (default: 3)")
     parser.add_argument("--rounds", type=int, default=0, help="measure how long searches take, each so many times")
-    parser.add_argument("--svcd", default="svcd", help="the command that starts svcd")
+    command = shutil.which("svcd") or f"{sys.executable} -m svcd"
+    parser.add_argument("--svcd", default=command, help="the command that starts svcd")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as started:
         return 1 if run(options, folder, started) else 0
