@@ -1,14 +1,14 @@
 """What tests of more than one package share: a daemon in a process of its own."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
 
 from svcd.text import segmenters
 from tests.support.daemon import Daemon, running
-from tests.support.scripted_server import Reply, ScriptedServer
+from tests.support.scripted_server import Reply, Script, ScriptedServer
 
 # The suite often runs beside other work: how long one example takes says nothing about the code under test.
 settings.register_profile("svcd", deadline=None)
@@ -21,6 +21,20 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with running(tmp_path_factory.mktemp("daemon")) as started:
         yield started
         assert started.bugs() == []
+
+
+@pytest.fixture
+def scripted_server() -> Iterator[Callable[..., ScriptedServer]]:
+    """scripted_server(*replies) -> a server that answers with them, until the test ends."""
+    opened: list[ScriptedServer] = []
+
+    def start(*replies: Reply | Script) -> ScriptedServer:
+        opened.append(ScriptedServer(*replies))
+        return opened[-1]
+
+    yield start
+    for server in opened:
+        server.close()
 
 
 @pytest.fixture

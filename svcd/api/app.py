@@ -60,8 +60,7 @@ from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.http.message import HttpError, Request, Response, media_type
 from svcd.index.disk_space import disk_full_error, lacks_room
-from svcd.validation import features
-from svcd.validation import checked_index_uid, decode_body, decode_query, decode_value
+from svcd.validation import checked_index_uid, decode_body, decode_query, decode_value, features
 
 if TYPE_CHECKING:
     from svcd.api.active_rules import ActiveRules

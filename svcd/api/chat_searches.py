@@ -23,6 +23,7 @@ from svcd.chat.turn import Found
 from svcd.facets.distribution import frequent_values
 from svcd.facets.fields import selected_fields
 from svcd.filters.evaluation import filter_docids
+from svcd.instance.data_folder import is_hidden
 from svcd.schema.attributes import WILDCARD
 from svcd.search.keyword import filtered_docids
 from svcd.search.request import Federation, IndexedQuery, SearchResult
@@ -63,7 +64,7 @@ class ChatSearches:
     def indexes(self) -> list[SearchableIndex]:
         """The indexes that key and token open, in the order of their uids."""
         rows, _ = self._ctx.instance.list_indexes(is_allowed=self._ctx.permission.allows)
-        return [index for row in rows if not _is_hidden(row.uid) for index in self._described(row.uid)]
+        return [index for row in rows for index in self._described(row.uid)]
 
     def _described(self, index_uid: str) -> Iterator[SearchableIndex]:
         """The index, or nothing when it has been deleted meanwhile."""
@@ -107,7 +108,7 @@ class ChatSearches:
 
     def _run(self, index_uid: str, q: str, condition: str | None) -> _Hits:
         """Raises _Rejected, and ApiError as a search route does."""
-        if _is_hidden(index_uid):
+        if is_hidden(index_uid):
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
         self._ctx.instance.require_index(index_uid)
         ctx = self._as_searcher(index_uid)
@@ -146,11 +147,6 @@ class ChatSearches:
                 raise
             # Of the search itself: an attribute that cannot be used as it is asked.
             raise _Rejected(_fault_of_filter(reader, asked) or error.message.removeprefix(place)) from None
-
-
-def _is_hidden(index_uid: str) -> bool:
-    """True for indexes that svcd keeps for itself: names as no client can give them."""
-    return index_uid.startswith(".")
 
 
 def _fault_of_filter(reader: Reader, asked: IndexedQuery) -> str | None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.api.admission import Timer
 from svcd.api.filters import has_joins, hydrate_hits
-from svcd.api.routes import DEGRADED
 from svcd.api.remote_search import NetworkQuery, NetworkSearch
+from svcd.api.routes import DEGRADED
 from svcd.api.search import (
     PERFORMANCE_DETAILS,
     check_sort,

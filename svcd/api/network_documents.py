@@ -166,7 +166,6 @@ def _compare_values(left: Compared, right: Compared) -> float:
     return 0
 
 
-
 _sort_key = cmp_to_key(_compare)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from svcd.embedding import Embedders
     from svcd.http.message import Request
     from svcd.remote.client import Client
+    from svcd.remote.guard import Guard
     from svcd.remote.reranking import Reranker
 
 # The client of the requests that the daemon sends to itself for the watchdog (svcd.cli.supervision).
@@ -103,22 +104,24 @@ def most_search_workers(config: Config) -> int:
 
 def embedders(networks: Sequence[str], cache_entries: int) -> Embedders:
     """The embedders of queries. networks: see allowed_networks(); cache_entries: an option."""
-    from ipaddress import ip_network
-
     from svcd.embedding import Embedders, Environment  # loaded with the first query that is embedded
-    from svcd.remote.guard import Guard
 
-    return Embedders(Environment(guard=Guard(tuple(map(ip_network, networks))), query_cache_entries=cache_entries))
+    return Embedders(Environment(guard=_guard(networks), query_cache_entries=cache_entries))
 
 
 def remote_client(networks: Sequence[str]) -> Client:
     """The client that calls other hosts. networks: see allowed_networks()."""
+    from svcd.remote.client import Client  # loaded with the first call
+
+    return Client(_guard(networks), _MOST_WAIT_S)
+
+
+def _guard(networks: Sequence[str]) -> Guard:
     from ipaddress import ip_network
 
-    from svcd.remote.client import Client  # loaded with the first call
     from svcd.remote.guard import Guard
 
-    return Client(Guard(tuple(map(ip_network, networks))), _MOST_WAIT_S)
+    return Guard(tuple(map(ip_network, networks)))
 
 
 def reranker(key: str | None, networks: Sequence[str]) -> Callable[[], Reranker] | None:

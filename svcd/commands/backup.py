@@ -16,6 +16,7 @@ import click
 from svcd.cli.config import load
 from svcd.commands import instance, output
 from svcd.commands.instance import CommandFailed, Instance
+from svcd.index.connections import sync_folder
 
 SUFFIX = ".snapshot"
 
@@ -93,16 +94,8 @@ def _copied(snapshot: Path, folder: Path) -> Path:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-    _sync_folder(folder)
+    sync_folder(folder)
     return path
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _removed(folder: Path, keep: int) -> list[Path]:

@@ -17,7 +17,7 @@ from svcd.embedding.embedder import Environment, RequestCounts
 from svcd.embedding.errors import RUNTIME, UNDECIDED, USER, EmbeddingError, ServiceError, stopped, wrong_dimensions
 from svcd.remote import Undelivered
 from svcd.schema.exchange_templates import ExchangeTemplate, TemplateMismatch
-from svcd.validation.urls import redacted_secret
+from svcd.validation.urls import shown_reply
 from svcd.vectors.vector import LARGEST, vector_of
 
 if TYPE_CHECKING:
@@ -30,10 +30,6 @@ MOST_RETRIES = 10
 RATE_LIMIT_PAUSE_S = 0.1
 # Ten vectors of 4,096 numbers have about 1 MB of JSON. A service that sends more than this is broken or hostile.
 MOST_ANSWER_BYTES = 32 << 20
-# Error messages repeat the answer up to so many characters.
-_MOST_SHOWN = 10_000
-# A key is masked where a service repeats it. Shorter words are no keys, and may be part of a sentence.
-_LEAST_SECRET = 16
 
 
 @dataclass(frozen=True)
@@ -197,10 +193,7 @@ class Service:
             text = body.decode()
         except UnicodeDecodeError:
             return ""
-        key = self._endpoint.api_key or ""
-        if len(key) >= _LEAST_SECRET:
-            text = text.replace(key, redacted_secret(key))
-        return f"\n  - server replied with `{text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + '...'}`"
+        return f"\n  - server replied with `{shown_reply(text, self._endpoint.api_key or '')}`"
 
 
 def _growing(attempt: int) -> float:

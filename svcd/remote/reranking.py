@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from svcd.base import json_text, logs
 from svcd.base.errors import ApiError
 from svcd.remote import Failure, Undelivered
-from svcd.validation.urls import redacted_secret
+from svcd.validation.urls import shown_reply
 
 if TYPE_CHECKING:
     from svcd.remote.client import Answer
@@ -27,10 +27,6 @@ MOST_ATTEMPTS = 11
 RATE_LIMIT_PAUSE_S = 0.1
 # An answer has about 60 bytes for each document, unless the service repeats the documents.
 MOST_ANSWER_BYTES = 32 << 20
-# Error messages repeat the answer up to so many characters.
-_MOST_SHOWN = 10_000
-# A key is masked where the service repeats it. Shorter words are no keys, and may be part of a sentence.
-_LEAST_SECRET = 16
 
 Exchange = Callable[[str, Mapping[str, str], bytes, float, int], "Answer"]  # as Client.exchange
 
@@ -95,7 +91,7 @@ class Reranker:
             raise _Failed("remote_could_not_send_request", f"Network error: {kind}: {failure}",
                           None if failure.is_final else pause_s) from None
         if answer.status != 200:
-            raise self._refused(answer.status, self._shown(answer.body), pause_s)
+            raise self._refused(answer.status, shown_reply(answer.body.decode("utf-8", "replace"), self._key), pause_s)
         try:
             return positions(json_text.decoded(answer.body))
         except ValueError as error:
@@ -114,13 +110,6 @@ class Reranker:
         if 500 <= status < 600:
             return _Failed("remote_remote_error", f"Internal server error: Status {status}: {text}", pause_s)
         return _Failed("remote_bad_response", f"Cohere API error: Unexpected status {status}: {text}", pause_s)
-
-    def _shown(self, body: bytes) -> str:
-        """What the service answered, as messages repeat it: without the key, should it contain that."""
-        text = body.decode("utf-8", "replace")
-        if len(self._key) >= _LEAST_SECRET:
-            text = text.replace(self._key, redacted_secret(self._key))
-        return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def positions(answer: Any) -> list[int]:

@@ -104,6 +104,18 @@ def is_header_value(text: str) -> bool:
 
 # Masking of secrets, in responses and in the log
 
+# Error messages repeat the answer of a service up to so many characters.
+_MOST_SHOWN = 10_000
+# A secret is masked where a service repeats it. Shorter words are none, and may be part of a sentence.
+_LEAST_SECRET = 16
+
+
+def shown_reply(text: str, secret: str) -> str:
+    """What a service answered, as messages repeat it: without the secret, should it contain that, and not too long."""
+    if len(secret) >= _LEAST_SECRET:
+        text = text.replace(secret, redacted_secret(secret))
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
 
 def redacted_secret(secret: str) -> str:
     """A secret as responses show it: a few of its first characters, the more the longer it is."""

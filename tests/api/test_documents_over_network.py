@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,19 +36,16 @@ def films(client, work) -> None:
 
 
 @pytest.fixture
-def remote_of(client) -> Iterator[Callable[..., ScriptedServer]]:
+def remote_of(client, scripted_server) -> Callable[..., ScriptedServer]:
     """remote_of(name, *replies) -> a remote of the network, in which this instance is `a`."""
-    opened: list[ScriptedServer] = []
     client.json("PATCH", "/network", {"self": "a", "remotes": {"a": {"url": "http://here"}}})
 
     def start(name: str, *replies: Any) -> ScriptedServer:
-        opened.append(ScriptedServer(*replies))
-        client.json("PATCH", "/network", {"remotes": {name: {"url": opened[-1].url, "searchApiKey": "k"}}})
-        return opened[-1]
+        remote: ScriptedServer = scripted_server(*replies)
+        client.json("PATCH", "/network", {"remotes": {name: {"url": remote.url, "searchApiKey": "k"}}})
+        return remote
 
-    yield start
-    for remote in opened:
-        remote.close()
+    return start
 
 
 def page(*documents: Any, total: int | None = None, **others: Any) -> Reply:

@@ -8,7 +8,7 @@
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,18 +30,14 @@ def owner(connect, work) -> Any:
 
 
 @pytest.fixture
-def remote_of(owner) -> Iterator[Callable[..., ScriptedServer]]:
+def remote_of(owner, scripted_server) -> Callable[..., ScriptedServer]:
     """remote_of(name, *replies) -> a remote of the network; this instance is none of them."""
-    opened: list[ScriptedServer] = []
-
     def start(name: str, *replies: Any) -> ScriptedServer:
-        opened.append(ScriptedServer(*replies))
-        owner.ask(MASTER, "PATCH", "/network", {"remotes": {name: {"url": opened[-1].url, "searchApiKey": "k"}}})
-        return opened[-1]
+        remote: ScriptedServer = scripted_server(*replies)
+        owner.ask(MASTER, "PATCH", "/network", {"remotes": {name: {"url": remote.url, "searchApiKey": "k"}}})
+        return remote
 
-    yield start
-    for remote in opened:
-        remote.close()
+    return start
 
 
 def found(**counts: int) -> Reply:

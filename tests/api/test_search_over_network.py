@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -41,20 +41,17 @@ def films(client, work) -> None:
 
 
 @pytest.fixture
-def remote_of(client) -> Iterator[Callable[..., ScriptedServer]]:
+def remote_of(client, scripted_server) -> Callable[..., ScriptedServer]:
     """remote_of(name, *replies) -> a remote of the network, in which this instance is `a`."""
-    opened: list[ScriptedServer] = []
     client.json("PATCH", "/network", {"self": "a", "remotes": {"a": {"url": "http://here"}}})
 
     def start(name: str, *replies: Any) -> ScriptedServer:
-        opened.append(ScriptedServer(*replies))
-        url = f"{opened[-1].url}/path?query=1"
+        remote: ScriptedServer = scripted_server(*replies)
+        url = f"{remote.url}/path?query=1"
         client.json("PATCH", "/network", {"remotes": {name: {"url": url, "searchApiKey": f"key of {name}"}}})
-        return opened[-1]
+        return remote
 
-    yield start
-    for remote in opened:
-        remote.close()
+    return start
 
 
 def hit(number: Any, *values: Any, score: float = 1.0, query: int = 0, **others: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from ipaddress import ip_network
 from typing import Any
 
@@ -33,17 +33,9 @@ ON_LOOPBACK = Guard([ip_network("127.0.0.0/8")])
 
 
 @pytest.fixture
-def remote_of() -> Iterator[Callable[..., ScriptedServer]]:
+def remote_of(scripted_server: Callable[..., ScriptedServer]) -> Callable[..., ScriptedServer]:
     """remote_of(*replies) -> a remote that answers with them."""
-    opened: list[ScriptedServer] = []
-
-    def start(*replies: Any) -> ScriptedServer:
-        opened.append(ScriptedServer(*replies))
-        return opened[-1]
-
-    yield start
-    for remote in opened:
-        remote.close()
+    return scripted_server
 
 
 def calls_of(within_s: float = PATIENCE_S, at_once: int | None = None, guard: Guard = ON_LOOPBACK, **urls: str) -> RemoteCalls:
