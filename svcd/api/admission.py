@@ -17,9 +17,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from svcd.base.errors import ApiError
 from svcd.index.read_transaction import Cache
+
+if TYPE_CHECKING:
+    from svcd.api.streaming import ConcurrencyLimit
 
 MAX_ANSWER_BYTES = 64 << 10  # of one answer in the cache
 _RETRY_AFTER_S = 10
@@ -208,6 +212,16 @@ class SearchQueue:
             queues_up = self._congestion.note(is_crowded, time.monotonic())
         if queues_up:
             self.on_congestion()
+
+    @contextmanager
+    def one_of(self, places: ConcurrencyLimit) -> Iterator[None]:
+        """Be one of the searches that wait for another host in this block. Raises too_many_search_requests."""
+        if not places.try_acquire():
+            raise self.too_many_searches()
+        try:
+            yield
+        finally:
+            places.release()
 
     def too_many_searches(self) -> ApiError:
         """The error of a search for which there is no room."""

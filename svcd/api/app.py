@@ -51,7 +51,7 @@ from svcd.api.routes import (
     Traffic,
     UsageCounter,
     Value,
-    no_client,
+    global_client,
 )
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.auth.keys import ALL_PERMITTED, Keys, Permission
@@ -107,7 +107,7 @@ class App:
                  traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
                  broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None,
                  streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None,
-                 make_embedders: Callable[[], Embedders] = no_services, make_client: Callable[[], Client] = no_client,
+                 make_embedders: Callable[[], Embedders] = no_services, make_client: Callable[[], Client] = global_client,
                  make_reranker: Callable[[], Reranker] | None = None, shows_page: bool = False) -> None:
         """traffic: where requests are counted; reports: fetches the counters of the other processes of the instance.
         broadcast: sends them a command (svcd.cli.search_worker).

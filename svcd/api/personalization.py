@@ -42,14 +42,10 @@ class Personalization:
         timer, cutoff_ms: the clock of the search, and its time. The clock stands still meanwhile, so that formatting has its
         time. Raises what Reranker.order() raises, and too_many_search_requests when too many searches wait.
         """
-        if not self._waiting.try_acquire():
-            raise self._searches.too_many_searches()
-        try:
+        with self._searches.one_of(self._waiting):
             within_s = cutoff_ms / 1000 - timer.elapsed_s()
             with self._searches.paused(), timer.paused():
                 found = self._reranker().order(prompt, documents, within_s)
-        finally:
-            self._waiting.release()
         return range(len(documents)) if found is None else found
 
     def _reranker(self) -> Reranker:

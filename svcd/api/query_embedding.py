@@ -96,7 +96,7 @@ class QueryEmbedding:
         """The vector of a query. Raises vector_embedding_error, too_many_search_requests."""
         from svcd.embedding import EmbeddingError
 
-        with self._place(), self._searches.paused(), timer.paused():
+        with self._searches.one_of(self._waiting), self._searches.paused(), timer.paused():
             try:
                 return self._embed(wanted)
             except EmbeddingError as error:
@@ -120,15 +120,6 @@ class QueryEmbedding:
                 raise
             finally:
                 self._trust.note(id(embedder), is_slow)
-
-    @contextmanager
-    def _place(self) -> Iterator[None]:
-        if not self._waiting.try_acquire():
-            raise self._searches.too_many_searches()
-        try:
-            yield
-        finally:
-            self._waiting.release()
 
 
 class SearchEmbedding:

@@ -185,7 +185,7 @@ class HandlerResult:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-def no_client() -> Client:
+def global_client() -> Client:
     """A client that calls global addresses only."""
     from svcd.remote.client import Client  # loaded with the first call
     from svcd.remote.guard import Guard
@@ -230,7 +230,7 @@ class Context:
     recheck_permission: Callable[[], Permission] = lambda: ALL_PERMITTED
     search_cache: SearchCache = field(default_factory=lambda: SearchCache(lambda: 0))
     embedding: QueryEmbedding = field(default_factory=lambda: QueryEmbedding(SearchQueue(1)))
-    client: Callable[[], Client] = no_client
+    client: Callable[[], Client] = global_client
     active_rules: Callable[[], ActiveRules | None] = lambda: None
     personalization: Personalization | None = None
     snapshot: IndexSnapshot | None = None

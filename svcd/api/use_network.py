@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
 from svcd.api.streaming import ConcurrencyLimit
@@ -52,12 +51,6 @@ def begin_calls(ctx: Context, network: Network, at_once: int | None = None) -> R
     return RemoteCalls(network, ctx.client(), time.monotonic() + timeout_s(os.environ), at_once)
 
 
-@contextmanager
-def waiting(ctx: Context) -> Iterator[None]:
+def waiting(ctx: Context) -> AbstractContextManager[None]:
     """Wait for remotes in this block. Raises too_many_search_requests if too many requests of this process do so already."""
-    if not _waiting.try_acquire():
-        raise ctx.searches.too_many_searches()
-    try:
-        yield
-    finally:
-        _waiting.release()
+    return ctx.searches.one_of(_waiting)
