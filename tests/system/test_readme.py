@@ -20,12 +20,6 @@ PAGES = [ROOT / "README.md", *sorted(GUIDE.glob("*.md"))]
 README = (ROOT / "README.md").read_text()
 
 
-@pytest.fixture(scope="module")
-def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """Variables by which all processes share compiled files: compiling svcd takes most of the time of a start."""
-    return {"PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("bytecode")), "PYTHONDONTWRITEBYTECODE": ""}
-
-
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the commands need curl")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_shows_happens(page: Path, tmp_path: Path, bytecode: Mapping[str, str]) -> None:
