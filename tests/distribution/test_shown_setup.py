@@ -13,8 +13,10 @@ import pytest
 from tests.support.shown_blocks import ROOT, Block, of_kind
 from tests.support.shown_setup import cloned
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("curl") is None, reason="the commands need curl")]
+pytestmark = pytest.mark.slow
 
+# Program -> what a block with it has.
+TOOLS = {"curl": "curl ", "openssl": "openssl ", "dpkg-deb": ".deb"}
 # What a page has from elsewhere.
 WORDS = {"glove.6B.100d.txt": "film 0.1 0.2\nspace 0.3 0.1\n"}
 # What `make` runs, as far as a page promises it.
@@ -36,6 +38,9 @@ def blocks_by_page() -> Mapping[Path, list[Block]]:
 def test_commands_do_what_a_page_says(page: Path, tmp_path: Path, bytecode: Mapping[str, str], request: pytest.FixtureRequest) -> None:
     blocks = blocks_by_page()[page]
     text = "".join(block.text for block in blocks)
+    for tool, said in TOOLS.items():
+        if said in text and shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
     made = [request.getfixturevalue(name) for name, said in (("pyz", "svcd.pyz"), ("package", ".deb")) if said in text]
     with cloned(tmp_path, bytecode, *made) as clone:
         for name, content in WORDS.items():
