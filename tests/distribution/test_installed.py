@@ -177,7 +177,7 @@ def test_the_wheel_does_the_main_job_in_a_fresh_environment(tmp_path: Path) -> N
     fresh = tmp_path / "clone" / "root" / "opt" / "svcd"
     with cloned(tmp_path / "clone", {}, wheel) as clone:
         try:
-            clone.type(block.text, None)
+            clone.do(block.text)
         except AssertionError as failure:
             if OFFLINE.search(str(failure)):
                 pytest.skip("pip cannot reach its registry")

@@ -46,5 +46,5 @@ def test_commands_do_what_a_page_says(page: Path, tmp_path: Path, bytecode: Mapp
         for name, content in WORDS.items():
             clone.save(name, content)
         for block in blocks:
-            printed = clone.type(block.text, None)
+            printed = clone.do(block.text)
             assert all(program in printed for program in RUNS.get(block.text, ())), printed

@@ -66,8 +66,8 @@ class Reader:
         """Write a file of the page."""
         (self._folder / name).write_text(self._local(content))
 
-    def type(self, command: str, shown: str | None) -> str:
-        """Run a command; what it prints. shown: what that must be, None for anything."""
+    def type(self, command: str, shown: str | None) -> None:
+        """Run a command. shown: what it must print, None for anything."""
         expected = None if shown is None else self._local(shown)
         deadline = time.monotonic() + PATIENCE_S
         while True:
@@ -79,7 +79,6 @@ class Reader:
                 f"{command}\nprinted {output}\nnot     {shown}"
             time.sleep(0.02)  # a reader types slower than a task takes
         assert status == 0 or output.startswith("svcd: "), f"{command} ended with {status}: {output}"
-        return output
 
     def leave(self) -> None:
         """End what runs in the background."""

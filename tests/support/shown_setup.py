@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.shown_commands import ROOT, Reader
@@ -42,27 +42,26 @@ class Clone(Reader):
         for name in ("ready-to-run", "ready-to-test"):
             (folder / ".venv" / name).touch()
 
+    def do(self, commands: str) -> str:
+        """Run lines, which must all succeed; what they print."""
+        # The shell outlives what is ended, and waits for it.
+        status, printed = self._run(f"set -e\ntrap : TERM\n{self._local(commands)}")
+        assert status == 0, f"{commands}ended with {status}: {printed}"
+        return printed
+
     def _local(self, text: str) -> str:
-        return "set -e\n" + _SYSTEM.sub(f"{self._folder}/root/", super()._local(text))
+        return _SYSTEM.sub(f"{self._folder}/root/", super()._local(text))
 
     def _end_of(self, shell: subprocess.Popen[bytes], printed: Path) -> int:
         deadline = time.monotonic() + PATIENCE_S
         while shell.poll() is None:
             if _LISTENS.search(printed.read_text()):
                 os.killpg(shell.pid, signal.SIGTERM)
-                shell.wait()
-                _await_end_of(shell.pid, deadline)
+                shell.wait(PATIENCE_S)
                 return 0
             assert time.monotonic() < deadline, printed.read_text()
             time.sleep(0.01)
         return shell.returncode
-
-
-def _await_end_of(group: int, deadline: float) -> None:
-    with suppress(ProcessLookupError):
-        while time.monotonic() < deadline:
-            os.killpg(group, 0)
-            time.sleep(0.01)
 
 
 @contextmanager
