@@ -4,6 +4,7 @@ A log is kept by a service on several servers, of which a majority must be up. E
 """
 from __future__ import annotations
 
+import re
 from typing import NamedTuple, Protocol
 from urllib.parse import parse_qsl, unquote
 
@@ -17,6 +18,8 @@ _OPTIONS = {"rqlite": ("name",), "nats": ("name", "replicas")}
 _TLS = "+tls"
 _MOST_REPLICAS = 5
 _NAME = "svcd"
+_IDENTITY = re.compile(r"[A-Za-z0-9_-]+")
+_KEY = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9_=.-]*(?:/[A-Za-z0-9_=-][A-Za-z0-9_=.-]*)*")
 _FORM = "it must look like rqlite://HOST:PORT,HOST:PORT,HOST:PORT or nats://HOST:PORT,HOST:PORT,HOST:PORT"
 
 
@@ -52,16 +55,17 @@ class Record(NamedTuple):
 
 
 class Log(Protocol):
-    """A log on a majority of servers. Any thread may call; a call lasts at most the time limit of open_log(), then raises Unavailable.
+    """A log on a majority of servers.
 
-    What a call returned has been written by a majority of the servers, and survives the loss of the others.
+    Any thread may call. A call lasts at most the time limit given to open_log(), then raises Unavailable. What a call returned has been written by a majority of the servers, and survives the loss of the others.
     """
 
     def append(self, identity: str, body: bytes) -> int:
         """Add an entry; its number: from 1, higher than that of all entries that were appended before, not always by one.
 
-        An identity that has been appended already, and is not trimmed, gives the first number again, and nothing is added.
-        body: at most MOST_ENTRY_BYTES, otherwise ValueError.
+        An identity that has been appended already gives the first number again, and nothing is added. That holds until the entry
+        is trimmed, and some time longer: rqlite for the next 10,000 entries, NATS for ten minutes. identity: letters, digits,
+        `-`, `_`; body: at most MOST_ENTRY_BYTES; otherwise ValueError.
         """
         ...
 
@@ -94,14 +98,17 @@ class Log(Protocol):
         ...
 
     def records(self, prefix: str) -> dict[str, Record]:
-        """The records whose keys begin with `prefix`, by key. Never stale."""
+        """The records whose keys begin with `prefix`, by key: as the leader has them.
+
+        A leader that is being replaced may give older ones for a moment (NATS: for some seconds); compare_and_set() notices.
+        """
         ...
 
     def compare_and_set(self, key: str, value: bytes | None, revision: int) -> int | None:
         """Replace the record of `key` if it has this revision; its new revision, or None when it has another one.
 
         revision 0: there must be no such record. value None: delete it; the revision returned is then of no use.
-        key: parts of letters, digits, `-`, `_`, `=`, `.`, separated by `/`; otherwise ValueError.
+        key: parts of letters, digits, `-`, `_`, `=`, `.`, separated by `/`, no part begins with `.`; otherwise ValueError.
         """
         ...
 
@@ -163,7 +170,8 @@ def parsed_address(text: str) -> Address:
 def open_log(address: str, timeout_s: float) -> Log:
     """The log at an address, as parsed_address() reads it. Servers are called at the first use, not here.
 
-    timeout_s: limit of each call; read() may wait wait_s longer. Raises ValueError: a wrong address, or an extra is not installed.
+    timeout_s: limit of each call; read() may wait wait_s longer.
+    Raises ValueError: the address is wrong, or an extra is not installed.
     """
     parsed = parsed_address(address)
     # Imported late: each is only needed by those who use it, and one of them needs an extra.
@@ -178,6 +186,24 @@ def open_log(address: str, timeout_s: float) -> Log:
             raise
         raise ValueError("a log in NATS needs an extra: pip install 'svcd[nats]'") from None
     return NatsLog(parsed, timeout_s)
+
+
+def check_size(content: bytes, most: int) -> None:
+    """Raise ValueError when content has more bytes than a backend takes."""
+    if len(content) > most:
+        raise ValueError(f"{len(content)} bytes, more than {most}")
+
+
+def check_key(key: str) -> None:
+    """Raise ValueError when this is no key of a record."""
+    if not _KEY.fullmatch(key):
+        raise ValueError(f"`{key}` is not a key of a record")
+
+
+def check_identity(identity: str) -> None:
+    """Raise ValueError when this is no identity of an entry."""
+    if not _IDENTITY.fullmatch(identity):
+        raise ValueError(f"`{identity}` is not an identity of an entry")
 
 
 def _server(text: str, port: int) -> tuple[str, int]:
