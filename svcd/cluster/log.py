@@ -57,7 +57,8 @@ class Record(NamedTuple):
 class Log(Protocol):
     """A log on a majority of servers.
 
-    Any thread may call. A call lasts at most the time limit given to open_log(), then raises Unavailable. What a call returned has been written by a majority of the servers, and survives the loss of the others.
+    Any thread may call. A call lasts at most the time limit given to open_log(), then raises Unavailable.
+    What a call returned has been written by a majority of the servers, and survives the loss of the others.
     """
 
     def append(self, identity: str, body: bytes) -> int:
@@ -86,7 +87,10 @@ class Log(Protocol):
         ...
 
     def put_piece(self, payload: str, place: int, piece: bytes) -> None:
-        """Keep a piece of a payload, or replace it. place: from 0. piece: at most MOST_PIECE_BYTES, otherwise ValueError."""
+        """Keep a piece of a payload, or replace it.
+
+        payload: a name like an identity; place: from 0; piece: at most MOST_PIECE_BYTES; otherwise ValueError.
+        """
         ...
 
     def get_piece(self, payload: str, place: int) -> bytes:

@@ -1,4 +1,4 @@
-"""A replicated log in the tables of an rqlite cluster: every call is one HTTP request, repeated at the next server when one fails.
+"""A replicated log in the tables of an rqlite cluster: a call is one HTTP request, repeated at the next server when one fails.
 
 All statements may be repeated: a request whose answer was lost, and which took effect, has the same result the second time.
 Numbers come from AUTOINCREMENT, so that they also grow after all entries have been trimmed.
@@ -59,9 +59,11 @@ _NUMBER = "SELECT number FROM {name}_entries WHERE identity = ?"
 _TRIMMED = "SELECT upto FROM {name}_trimmed"
 # The first entry is read whatever its size.
 _READ = ("SELECT number, body FROM (SELECT number, body, SUM(size) OVER (ORDER BY number) - size AS before FROM"
-         " (SELECT number, size, body FROM {name}_entries WHERE number > ? ORDER BY number LIMIT ?)) WHERE before < ? ORDER BY number")
+         " (SELECT number, size, body FROM {name}_entries WHERE number > ? ORDER BY number LIMIT ?))"
+         " WHERE before < ? ORDER BY number")
 _LAST = "SELECT COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '{name}_entries'), 0) FROM {name}_trimmed"
-_TRIM = ("UPDATE {name}_trimmed SET upto = ? WHERE upto < ?", "UPDATE {name}_entries SET size = 0, body = '' WHERE number <= ? AND size > 0",
+_TRIM = ("UPDATE {name}_trimmed SET upto = ? WHERE upto < ?",
+         "UPDATE {name}_entries SET size = 0, body = '' WHERE number <= ? AND size > 0",
          "DELETE FROM {name}_entries WHERE number <= ?")
 _PUT_PIECE = "INSERT OR REPLACE INTO {name}_pieces VALUES (?, ?, ?)"
 _GET_PIECE = "SELECT piece FROM {name}_pieces WHERE payload = ? AND place = ?"
@@ -129,7 +131,8 @@ class RqliteLog:
                 return []
             pause = _BUSY_POLL_S if now < self._busy_until else _QUIET_POLL_S
             with self._appended:
-                self._appended.wait_for(lambda: self._appends != appends or self._closed.is_set(), min(pause, deadline - now))
+                if self._appends == appends and not self._closed.is_set():
+                    self._appended.wait(min(pause, deadline - now))
 
     def last(self) -> int:
         rows, = self._query("strong", [_LAST])
@@ -173,9 +176,9 @@ class RqliteLog:
         check_size(value or b"", MOST_ENTRY_BYTES)
         # Made here, so that a repeated request recognizes its own change.
         new = 1 + secrets.randbits(_REVISION_BITS)
-        if value is None:
-            rows = self._request([_DELETE, key, revision], [_REVISION, key])[1]
-            return new if not rows else None
+        if value is None:  # when its answer was lost, a repeated deletion finds that the record has changed
+            rows = self._request([_REVISION, key], [_DELETE, key, revision])[0]
+            return new if rows and rows[0][0] == revision else None
         if revision:
             change: Statement = [_CHANGE, _text(value), new, key, revision]
         else:

@@ -57,8 +57,11 @@ class LogServers:
         """The command line of a server, after the program."""
         raise NotImplementedError
 
-    def leader(self) -> int | None:
-        """The server that leads by its own account, None when nobody does. Asks each that runs; not through wrappers."""
+    def leader(self, name: str = "svcd") -> int | None:
+        """The server that leads by its own account, None when nobody does. name: of the log; NATS has a leader for each.
+
+        Asks each that runs; not through wrappers.
+        """
         raise NotImplementedError
 
     def is_ready(self) -> bool:
@@ -193,7 +196,7 @@ class RqliteServers(LogServers):
     def headers(self) -> dict[str, str]:
         return {"Authorization": "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()} if self._with_password else {}
 
-    def leader(self) -> int | None:
+    def leader(self, name: str = "svcd") -> int | None:
         for number, ports in enumerate(self.ports):
             status = self.is_running(number) and self.fetched(number, ports[0], "/status")
             if status and status["store"]["raft"]["state"] == "Leader":
@@ -210,16 +213,15 @@ class RqliteServers(LogServers):
 
 
 class NatsServers(LogServers):
-    """JetStream, which writes to the disk before it answers. The leader asked for is that of the log's stream, if there is one."""
+    """JetStream, which writes to the disk before it answers."""
 
     command = "nats-server"
     search_path = sysconfig.get_path("scripts")
     scheme = "nats"
     ports_each = 3  # clients, the other servers, HTTP
 
-    def __init__(self, folder: Path, *args: Any, stream: str = "svcd", with_password: bool = False, **kwargs: Any) -> None:
+    def __init__(self, folder: Path, *args: Any, with_password: bool = False, **kwargs: Any) -> None:
         super().__init__(folder, *args, **kwargs)
-        self._stream = stream
         self._with_password = with_password
 
     def arguments(self, number: int) -> list[str]:
@@ -237,12 +239,12 @@ class NatsServers(LogServers):
         """)
         return ["-c", str(config)]
 
-    def leader(self) -> int | None:
+    def leader(self, name: str = "svcd") -> int | None:
         for number, ports in enumerate(self.ports):
             shown = self.is_running(number) and self.fetched(number, ports[2], "/jsz?streams=true&accounts=true")
             for account in shown.get("account_details", ()) if shown else ():
                 for stream in account.get("stream_detail", ()):
-                    if stream["name"] == self._stream and stream.get("cluster", {}).get("leader") == f"n{number}":
+                    if stream["name"] == f"{name}_entries" and stream.get("cluster", {}).get("leader") == f"n{number}":
                         return number
         return None
 
@@ -251,7 +253,7 @@ class NatsServers(LogServers):
             meta = (self.fetched(number, ports[2], "/jsz") or {}).get("meta_cluster", {})
             if not meta.get("leader") or meta.get("cluster_size") != len(self.hosts):
                 return False
-            if not (self.fetched(number, ports[2], "/healthz") or {}).get("status") == "ok":
+            if (self.fetched(number, ports[2], "/healthz") or {}).get("status") != "ok":
                 return False
         return True
 
