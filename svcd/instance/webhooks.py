@@ -187,6 +187,8 @@ class Outbox:
 
     def __init__(self, path: Path, writer: sqlite3.Connection, lock: threading.RLock, readers: ReadPool,
                  receivers: Callable[[], Sequence[str]]) -> None:
+        # Notes through the log of a cluster that a webhook has received the notice of a batch; None on a single node.
+        self.replicate: Callable[[str, int], None] | None = None
         self._path = path
         self._writer = writer
         self._lock = lock  # guards _writer and _bytes
@@ -259,8 +261,16 @@ class Outbox:
 
     def mark_delivered(self, webhook: str, notice: Notice) -> None:
         """Delete the row of a delivered notice. After a power cut the row may reappear: delivered twice, never lost."""
+        if self.replicate is not None:
+            self.replicate(webhook, notice.batch_uid)
+            return
         with self._relaxed_transaction() as connection:
             connection.execute("DELETE FROM outbox WHERE webhook = ? AND number = ?", (webhook, notice.number))
+
+    def remove_delivered(self, connection: sqlite3.Connection, webhook: str, batch_uid: int) -> None:
+        """Inside a transaction: the same, for the notice of a batch, which has another number on each node."""
+        connection.execute("DELETE FROM outbox WHERE webhook = ? AND number IN (SELECT number FROM notices WHERE batch_uid = ?)",
+                           (webhook, batch_uid))
 
     def mark_failed(self, webhook: str, notice: Notice, reason: str, *, now: int, given_up_after: int) -> int:
         """Note a failed attempt. A notice that is `given_up_after` nanoseconds old is given up.
