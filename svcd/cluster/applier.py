@@ -50,12 +50,14 @@ def rows_entry(changes: Sequence[RowChange]) -> dict[str, Any]:
 class Applier:
     """Applies entries. One thread at a time may call it.
 
-    on_begun: called after the commit with each batch that has begun; on_end: with each whose end is known; on_term: with the
-    entry of each new leader.
+    Called after the commit: on_begun with each batch that has begun; on_end with each whose end is known; on_term with the
+    entry of each new leader; on_result with each entry and what came of it.
     """
 
     def __init__(self, instance: Instance, log: Log, position: Position) -> None:
         self.position = position
+        self._next = position  # after the entries that are being applied
+        self.on_result: Callable[[Entry, Any], None] = lambda entry, result: None
         self.on_begun: Callable[[BegunBatch], None] = lambda batch: None
         self.on_end: Callable[[int, Entry], None] = lambda uid, end: None
         self.on_term: Callable[[Entry], None] = lambda entry: None
@@ -81,30 +83,31 @@ class Applier:
         with self._lock:
             self._begun = self._begun.difference(uids)
 
-    def apply(self, entries: Sequence[tuple[int, Entry]]) -> list[Any]:
-        """Apply entries with their numbers; what came of each. Raises sqlite3.Error, Unavailable: none is applied then."""
+    def apply(self, entries: Sequence[tuple[int, Entry]]) -> None:
+        """Apply entries with their numbers, and tell what came of each. Raises sqlite3.Error, Unavailable: none is applied then."""
         for _, entry in entries:
             if entry.get("payload"):
                 self._fetch(entry["payload"])
         effects: list[Effect] = []
         results = []
-        position, added = self.position, self._begun
+        self._next, added = self.position, self._begun
         try:
             with self._instance.queue.finishing() as connection:
                 for number, entry in entries:
-                    self.position = replace(self.position, applied=number,
-                                            moment=max(entry.get("at", 0), self.position.moment + 1))
+                    moment = max(entry.get("at", 0), self._next.moment + 1)
+                    self._next = replace(self._next, applied=number, moment=moment)
                     result, more = self._kinds[entry["kind"]](connection, entry)
                     results.append(result)
                     effects += more
-                applied_log.set_position(connection, self.position)
+                applied_log.set_position(connection, self._next)
         except BaseException:
-            self.position = position
             self.forget(self._begun - added)
             raise
         for effect in effects:
             effect()
-        return results
+        for (_, entry), result in zip(entries, results, strict=True):
+            self.on_result(entry, result)
+        self.position = self._next  # now others may see that it is applied
 
     def _fetch(self, payload: dict[str, Any]) -> None:
         """Have the file of a payload on disk; the node that received it has it already."""
@@ -123,7 +126,7 @@ class Applier:
     def _task(self, connection: sqlite3.Connection, entry: Entry) -> tuple[Task, list[Effect]]:
         payload = entry["payload"]["name"] if entry["payload"] else None
         draft = Task(-1, status="enqueued", enqueued_at=0, payload=payload, **entry["task"])
-        task = self._instance.queue.insert(draft, self.position.moment)
+        task = self._instance.queue.insert(draft, self._next.moment)
         return task, [self._instance.queue.on_enqueued]
 
     def _rows(self, connection: sqlite3.Connection, entry: Entry) -> tuple[bool, list[Effect]]:
@@ -137,16 +140,16 @@ class Applier:
         return True, [follow]
 
     def _term(self, connection: sqlite3.Connection, entry: Entry) -> tuple[bool, list[Effect]]:
-        if entry["term"] <= self.position.term:
+        if entry["term"] <= self._next.term:
             return False, []
-        self.position = replace(self.position, term=entry["term"])
+        self._next = replace(self._next, term=entry["term"])
         return True, [lambda: self.on_term(entry)]
 
     def _begin(self, connection: sqlite3.Connection, entry: Entry) -> tuple[bool, list[Effect]]:
         uids = applied_log.numbers(entry["tasks"])
-        if entry["term"] != self.position.term or not self._are_waiting(connection, uids):
+        if entry["term"] != self._next.term or not self._are_waiting(connection, uids):
             return False, []
-        batch = BegunBatch(applied_log.next_batch(connection), uids, entry["shape"], entry["strategy"], self.position.moment)
+        batch = BegunBatch(applied_log.next_batch(connection), uids, entry["shape"], entry["strategy"], self._next.moment)
         applied_log.add_begun(connection, batch)
         self._remember(uids)
         return True, [lambda: self.on_begun(batch)]
@@ -160,9 +163,9 @@ class Applier:
         return bool(count == len(uids))
 
     def _end(self, connection: sqlite3.Connection, entry: Entry) -> tuple[bool, list[Effect]]:
-        if entry["term"] != self.position.term:
+        if entry["term"] != self._next.term:
             return False, []
-        end = {**entry, "at": self.position.moment}
+        end = {**entry, "at": self._next.moment}
         if not applied_log.set_end(connection, entry["batch"], end):
             return False, []
         return True, [lambda: self.on_end(entry["batch"], end)]

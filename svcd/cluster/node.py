@@ -52,6 +52,7 @@ class Node:
         self._applier.on_begun = lambda batch: self.on_begun(batch)
         self._applier.on_end = self._note_end
         self._applier.on_term = self._note_term
+        self._applier.on_result = self._note_result
         self._applying = threading.Lock()
         self._changed = threading.Condition()
         self._awaited: dict[str, list[Any]] = {}  # identity of an entry of this node -> what came of it, once applied
@@ -188,11 +189,7 @@ class Node:
         fresh = [(number, entries.decode(self.log, body)) for number, body in found if number > self.position.applied]
         if not fresh:
             return
-        results = self._applier.apply(fresh)
-        for (_, entry), result in zip(fresh, results, strict=True):
-            waiting = self._awaited.get(entry["identity"])
-            if waiting is not None:
-                waiting.append(result)
+        self._applier.apply(fresh)
         self._instance.queue.listeners.notify()
         with self._changed:
             self._changed.notify_all()
@@ -285,6 +282,11 @@ class Node:
         self._ends.pop(batch_uid, None)
         with self._changed:
             self._changed.notify_all()
+
+    def _note_result(self, entry: Entry, result: Any) -> None:
+        waiting = self._awaited.get(entry["identity"])
+        if waiting is not None:
+            waiting.append(result)
 
     def _note_end(self, batch_uid: int, end: Entry) -> None:
         self._ends[batch_uid] = end
