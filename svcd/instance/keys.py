@@ -106,8 +106,9 @@ def _revision(connection: sqlite3.Connection) -> int:
 
 
 def insert_key(connection: sqlite3.Connection, row: KeyRow) -> None:
-    """Inside a transaction: insert a key whose uid is not stored yet."""
-    rows.apply(connection, [RowChange(_TABLE, row.uid, None, _stored(row))])
+    """Inside a transaction: insert a key. Raises IntegrityError when its uid is stored already."""
+    if not rows.apply(connection, [RowChange(_TABLE, row.uid, None, _stored(row))]):
+        raise sqlite3.IntegrityError(f"the key {row.uid} is there already")
 
 
 def _stored(row: KeyRow) -> Row:

@@ -334,9 +334,16 @@ def import_snapshot(path: Path, folder: Path, keeps_cluster: bool = False) -> No
         unpack(path, data, "snapshot", _is_known)
         _check(path, data)
         if not keeps_cluster:
-            with closing(open_writer(data / _INSTANCE)) as connection, write_transaction(connection):
-                applied_log.leave(connection)
+            _leave_cluster(data / _INSTANCE)
         sync_tree(data)
+
+
+def _leave_cluster(path: Path) -> None:
+    with closing(open_reader(path)) as reader:
+        if applied_log.position(reader) is None:
+            return
+    with closing(open_writer(path)) as connection, write_transaction(connection):
+        applied_log.leave(connection)
 
 
 def _is_known(name: PurePosixPath) -> bool:
