@@ -77,7 +77,7 @@ def wait_for_task(instance: Any, request: Request) -> None:
     until = time.monotonic() + _MOST_WAIT_S
     while not instance.has_ended(int(named)):
         if time.monotonic() > until:
-            reason = f"Task `{named}`, named by the header `Svc-After-Task`, has not ended here within {_MOST_WAIT_S:.0f} seconds."
+            reason = f"Task `{named}` of the header `Svc-After-Task` has not ended here within {_MOST_WAIT_S:.0f} seconds."
             raise ApiError("cluster_behind", reason, (("Retry-After", str(_RETRY_AFTER_S)),))
         time.sleep(_LOOK_S)
 

@@ -343,8 +343,8 @@ OPTIONS: tuple[Option, ...] = (
            about="File whose only line is the master key; instead of --master-key."),
 
     Option("--cluster", CLUSTER, "Cluster", is_secret=True, example="rqlite://10.0.0.1:4001,10.0.0.2:4001,10.0.0.3:4001",
-           about="Log that the nodes of a cluster share: rqlite://HOST:PORT,... or nats://HOST:PORT,... Needs a master key, the same "
-                 "on all nodes, and --node-name."),
+           about="Log that the nodes of a cluster share: rqlite://HOST:PORT,... or nats://HOST:PORT,... Needs a master key, the "
+                 "same on all nodes, and --node-name."),
     Option("--node-name", NODE, "Cluster", example="a",
            about="Name of this node: another one for each, and the same at each of its starts."),
     Option("--node-url", URL, "Cluster", default_description="http:// and the address of --http-addr",

@@ -84,10 +84,10 @@ class Applier:
             self._begun = self._begun.difference(uids)
 
     def apply(self, entries: Sequence[tuple[int, Entry]]) -> None:
-        """Apply entries with their numbers, and tell what came of each. Raises sqlite3.Error, Unavailable: none is applied then."""
+        """Apply entries with their numbers, and tell what came of each. Raises sqlite3.Error, Unavailable: none is applied."""
         for _, entry in entries:
             if entry.get("payload"):
-                self._fetch(entry["payload"])
+                self.fetch(entry["payload"])
         effects: list[Effect] = []
         results = []
         self._next, added = self.position, self._begun
@@ -109,8 +109,8 @@ class Applier:
             self.on_result(entry, result)
         self.position = self._next  # now others may see that it is applied
 
-    def _fetch(self, payload: dict[str, Any]) -> None:
-        """Have the file of a payload on disk; the node that received it has it already."""
+    def fetch(self, payload: dict[str, Any]) -> None:
+        """Have the file of a payload on disk. Raises Unavailable, MissingPiece, Damaged."""
         path = self._instance.queue.payload_folder / payload["name"]
         if path.exists():
             return

@@ -9,11 +9,13 @@ docs/cluster.md.
 """
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 import time
 import uuid as uuids
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from svcd.base import logs, quantities
@@ -272,14 +274,37 @@ class Node:
                 logs.warn("the end of a batch could not be written", batch=batch_uid, reason=str(failure))
                 self._pause()
 
-    def has_end(self, batch_uid: int) -> bool:
-        """Does the log say how a batch ended?"""
-        return batch_uid in self._ends
+    def end_unless_leading(self, batch_uid: int) -> Entry | None:
+        """The end of a batch, once the log has it; None as soon as this node leads. Raises ClusterStopped."""
+        while not self._stopping:
+            if (end := self._ends.get(batch_uid)) is not None or self.is_leading():
+                return end
+            self.wait_for(lambda: batch_uid in self._ends or self.is_leading(), WAIT_S)
+        raise ClusterStopped
+
+    def share_file(self, path: Path) -> dict[str, Any]:
+        """Put a file into the log, and among the payloads of this node; the member `payload` of an entry. Raises OSError."""
+        shared = self._instance.queue.payload_folder / f"answers-{uuids.uuid4().hex}"
+        shutil.copyfile(path, shared)
+        try:
+            return entries.put_payload(self.log, shared)
+        except Unavailable as failure:
+            raise OSError(f"the log could not be written: {failure}") from None
+
+    def take_file(self, payload: dict[str, Any], path: Path) -> None:
+        """Put the file that an entry has into its place. Raises OSError."""
+        try:
+            self._applier.fetch(payload)
+        except (Unavailable, MissingPiece, Damaged) as failure:
+            raise OSError(f"the log could not be read: {failure}") from None
+        (self._instance.queue.payload_folder / payload["name"]).replace(path)
 
     def ended(self, batch_uid: int, tasks: Iterable[int]) -> None:
         """A batch has ended here, durably."""
         self._applier.forget(tasks)
-        self._ends.pop(batch_uid, None)
+        end = self._ends.pop(batch_uid, None)
+        if end and end.get("payload"):  # answers of embedders: all that needed them have them
+            (self._instance.queue.payload_folder / end["payload"]["name"]).unlink(missing_ok=True)
         with self._changed:
             self._changed.notify_all()
 

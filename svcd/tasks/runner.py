@@ -24,10 +24,12 @@ import uuid as uuids
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile
+from pathlib import Path
 from typing import Any, Protocol
 
 from svcd.base import logs, quantities
 from svcd.base.errors import error_object
+from svcd.index import kept_embeddings
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.disk_space import MOST_BYTES
 from svcd.instance import applied_log
@@ -87,6 +89,15 @@ class Cluster(Protocol):
     def sealed(self, batch_uid: int, outcome: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         """The end of a batch. Raises ClusterStopped."""
 
+    def end_unless_leading(self, batch_uid: int) -> Mapping[str, Any] | None:
+        """The end of a batch, once the log has it; None as soon as this node leads. Raises ClusterStopped."""
+
+    def share_file(self, path: Path) -> dict[str, Any]:
+        """Put a file into the log; the member `payload` of an entry. Raises OSError."""
+
+    def take_file(self, payload: dict[str, Any], path: Path) -> None:
+        """Put the file that an entry has into its place. Raises OSError."""
+
     def ended(self, batch_uid: int, tasks: Sequence[int]) -> None:
         """A batch has ended here."""
 
@@ -105,6 +116,7 @@ class _Job:
     writer: IndexingProcess | None = None
     is_canceled: bool = False
     is_new: bool = False  # the batch creates its index
+    file: Path | None = None  # of its index, once the indexing process is asked to write it
     done: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -654,6 +666,7 @@ class Runner:
         begun_at = job.running.batch.started_at
         target = row or IndexRow(job.index_uid, uuid, begun_at, begun_at)
         job.is_new = row is None
+        job.file = self._instance.index_path(target.uuid)
         request = self._request(job, target)
         job.running.batch.progress = job.progress.view
         try:
@@ -665,6 +678,8 @@ class Runner:
             self._finish(job, row, [_failed(task, error) for task in job.running.tasks.values()], None)
             self._discard_new_file(job, target)
             return
+        if answer is not None and answer.get("needsAnswers"):
+            answer = self._with_answers(job, target, writer)
         if answer is None:
             self._discard_new_file(job, target)
             self._return(job)
@@ -688,6 +703,26 @@ class Runner:
             _log_recovered(job, len(ended), **answer["recovered"])
         with self._changed:
             self._mark_stale(job.index_uid, answer["needsMaterializedPostings"])
+
+    def _with_answers(self, job: _Job, target: IndexRow, writer: IndexingProcess) -> dict[str, Any] | None:
+        """Run a batch whose documents are embedded by a service: with the answers that the leader got, or as the leader."""
+        assert self._cluster is not None
+        path = self._instance.index_path(target.uuid)
+        end = self._cluster.end_unless_leading(job.running.batch.uid)
+        if end is not None and end.get("payload"):
+            self._cluster.take_file(end["payload"], kept_embeddings.path_of(path))
+        answer = self._indexing_answer(job, target, writer, self._request(job, target))
+        if answer is not None and answer.get("needsAnswers"):
+            if end is None:
+                raise RuntimeError("another node leads now")
+            raise RuntimeError(f"the answers of the leader for batch {job.running.batch.uid} are not those that it needs here")
+        return answer
+
+    def _shared_answers(self, job: _Job) -> dict[str, Any]:
+        """What the log gets of the answers of services, as the leader."""
+        if self._cluster is None or job.file is None or not kept_embeddings.path_of(job.file).exists():
+            return {}
+        return {"payload": self._cluster.share_file(kept_embeddings.path_of(job.file))}
 
     def _check_crashes(self, job: _Job, crash: IndexingProcessCrashed) -> None:
         """In a cluster only a crash that comes again and again, as on every node, may fail the tasks."""
@@ -768,10 +803,16 @@ class Runner:
         first = job.plan.tasks[0]
         shape = job.plan.shape if job.plan.shape in (*batching.JOINS, INDEX_DELETION) else first.kind
         return {"do": "batch", "path": str(self._instance.index_path(target.uuid)), "indexUid": job.index_uid, "shape": shape,
-                "budget": asdict(self._budget), "threads": self._threads_per_job(), "networks": self._networks, "tasks": [
+                "budget": asdict(self._budget), "threads": self._threads_per_job(), "networks": self._networks,
+                "answers": self._answers(), "tasks": [
                     {"uid": task.uid, "kind": task.kind, "content": task.content, "enqueued_at": task.enqueued_at,
                      "payload_bytes": task.payload_bytes,
                      "payload": str(folder / task.payload) if task.payload else None} for task in job.plan.tasks]}
+
+    def _answers(self) -> str:
+        if self._cluster is None:
+            return kept_embeddings.ALONE
+        return kept_embeddings.SHARE if self._cluster.is_leading() else kept_embeddings.AWAIT
 
     def _threads_per_job(self) -> int:
         """How many processes a batch that starts now may use: two when there are two workers for each running batch."""
@@ -831,7 +872,7 @@ class Runner:
 
         end: what the log of a cluster says of it, when that is known already.
         """
-        end = end or self._sealed(job.running, lambda: _outcome(ended, job.progress))
+        end = end or self._sealed(job.running, lambda: _outcome(ended, job.progress) | self._shared_answers(job))
         with self._queue.finishing() as connection:
             self._complete(job.running, ended, job.progress, end)
             ended_at = job.running.batch.finished_at or 0
@@ -866,6 +907,8 @@ class Runner:
 
     def _after_commit(self, job: _Job, ended: Sequence[Task]) -> None:
         self._forget(job.running)
+        if self._cluster is not None and job.file is not None:
+            kept_embeddings.KeptEmbeddings(job.file).discard()
         for task in ended:
             self._queue.remove_payload(task.payload)
         self._instance.reserve.restore()
@@ -876,6 +919,7 @@ class Runner:
         self._queue.forget(running)
         if self._cluster is not None:
             self._cluster.ended(running.batch.uid, list(running.tasks))
+
 
     def _complete(self, running: RunningBatch, ended: Sequence[Task], progress: Progress, end: Mapping[str, Any] | None) -> None:
         """Set the end of a batch and of its tasks, which is the same moment; join details and stats.
