@@ -296,7 +296,7 @@ def test_6_records_are_found_by_prefix(log: Log) -> None:
     assert set(log.records("node/a")) == {"node/a", "node/a=1_x-2/c"}
     assert {key: record.value for key, record in log.records("").items()} == {
         key: key.encode() for key in ("node/a", "node/b.example", "nodes", "lease", "node/a=1_x-2/c")}
-    for key in ("", "/a", "a/", "a//b", "a b", "a/.b", "a*", "a>"):
+    for key in ("", "/a", "a/", "a//b", "a b", "a/.b", "a.", "a..b", "a*", "a>"):
         with pytest.raises(ValueError):
             log.compare_and_set(key, b"x", 0)
 
