@@ -43,8 +43,10 @@ T = TypeVar("T")
 
 _MOST_REPLICAS = 3  # unless the address says otherwise
 _IDENTITIES_S = 600  # how long the server knows the identities of entries that have been trimmed
-# An attempt that is not answered in this time is repeated through the next server, with twice the time.
+# An attempt without an answer in this time is repeated through the next server: the first may have stopped, be cut off, or have
+# sent the message to a leader that has stopped. One that takes longer is acknowledged as a duplicate when it is done.
 _ATTEMPT_S = 1.0
+_SLOWEST = 500_000  # bytes/s at which the time of an attempt suffices for its message
 _PAUSE_S = 0.05  # before an attempt is repeated
 _CLOSE_S = 1.0
 _ANSWERS_S = 5.0  # how long a connection that was given up is kept for answers that are on their way
@@ -114,7 +116,7 @@ class NatsLog:
             await connection.tell(self._hint_subject)
             return int(ack["seq"])
 
-        return self._call(self._repeated(append))
+        return self._call(self._repeated(append, len(body)))
 
     def read(self, after: int, most: int, wait_s: float) -> list[tuple[int, bytes]]:
         return self._call(self._read(after, most, wait_s), wait_s)
@@ -181,7 +183,7 @@ class NatsLog:
         check_size(piece, MOST_PIECE_BYTES)
         headers = {_MESSAGE_ID: secrets.token_hex(16)}
         subject = f"{self._piece_subject}{payload}.{place}"
-        self._call(self._repeated(lambda connection, within_s: connection.publish(subject, piece, headers, within_s)))
+        self._call(self._repeated(lambda connection, within_s: connection.publish(subject, piece, headers, within_s), len(piece)))
 
     def get_piece(self, payload: str, place: int) -> bytes:
         subject = f"{self._piece_subject}{payload}.{place}"
@@ -302,10 +304,14 @@ class NatsLog:
     async def _asked(self, subject: str, content: dict[str, Any]) -> dict[str, Any]:
         return await self._repeated(lambda connection, within_s: connection.ask(subject, content, within_s))
 
-    async def _repeated(self, attempt: Callable[[_Connection, float], Awaitable[T]]) -> T:
-        """What attempt(connection, within_s) returns; it is repeated while it raises _Failed. Raises Unavailable."""
-        deadline = time.monotonic() + self._timeout_s
-        attempt_s, reason, moved = _ATTEMPT_S, "no server answered", time.monotonic()
+    async def _repeated(self, attempt: Callable[[_Connection, float], Awaitable[T]], size: int = 0) -> T:
+        """What attempt(connection, within_s) returns; it is repeated while it raises _Failed. Raises Unavailable.
+
+        size: bytes of its message.
+        """
+        moved = time.monotonic()
+        deadline = moved + self._timeout_s
+        attempt_s, reason = _ATTEMPT_S + size / _SLOWEST, "no server answered"
         while (left_s := deadline - time.monotonic()) > 0:
             connection = None
             try:
@@ -318,10 +324,8 @@ class NatsLog:
             except _Failed as failure:
                 reason = str(failure)
             if time.monotonic() - moved >= attempt_s:
-                # Perhaps this server has stopped, or is cut off from the others.
                 self._leave(connection)
                 moved = time.monotonic()
-                attempt_s *= 2
             await asyncio.sleep(min(_PAUSE_S, max(0.0, deadline - time.monotonic())))
         raise Unavailable(f"{self._address}: {reason}")
 
@@ -341,12 +345,12 @@ class NatsLog:
                 self._open[connection] = asyncio.ensure_future(self._close_when_lost(connection))
                 try:
                     await connection.open(self._address, self._hint_subject, self._wake, within_s)
-                except nats.errors.AuthorizationError:
-                    connection.is_lost.set()
-                    raise Unavailable(f"{self._address}: the credentials were refused") from None
                 except (OSError, nats.errors.Error) as error:
                     connection.is_lost.set()
-                    raise _Failed(f"{connection}: {connection.last_error or error or 'no answer in time'}") from None
+                    reason = str(connection.last_error or error or "no answer in time")
+                    if "authorization" in reason.lower():
+                        raise Unavailable(f"{self._address}: the credentials were refused") from None
+                    raise _Failed(f"{connection}: {reason}") from None
                 self._connection = connection
             return self._connection
 
