@@ -19,7 +19,8 @@ _TLS = "+tls"
 _MOST_REPLICAS = 5
 _NAME = "svcd"
 _IDENTITY = re.compile(r"[A-Za-z0-9_-]+")
-_KEY = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9_=.-]*(?:/[A-Za-z0-9_=-][A-Za-z0-9_=.-]*)*")
+_PART = r"[A-Za-z0-9_=-]+(?:\.[A-Za-z0-9_=-]+)*"
+_KEY = re.compile(f"{_PART}(?:/{_PART})*")
 _FORM = "it must look like rqlite://HOST:PORT,HOST:PORT,HOST:PORT or nats://HOST:PORT,HOST:PORT,HOST:PORT"
 
 
@@ -112,7 +113,7 @@ class Log(Protocol):
         """Replace the record of `key` if it has this revision; its new revision, or None when it has another one.
 
         revision 0: there must be no such record. value None: delete it; the revision returned is then of no use.
-        key: parts of letters, digits, `-`, `_`, `=`, `.`, separated by `/`, no part begins with `.`; otherwise ValueError.
+        key: parts of letters, digits, `-`, `_`, `=`, `.`, separated by `/`, dots only inside; otherwise ValueError.
         """
         ...
 

@@ -30,9 +30,10 @@ from svcd.cluster.log import (
     check_size,
 )
 
-# An attempt that is not answered in this time is repeated at the next server, with twice the time: the first may have stopped, or
-# have passed the request on to a leader that has stopped.
-_ATTEMPT_S = 1.0
+# An attempt without an answer in this time is repeated at the next server: the first may have stopped, or have passed the request
+# on to a leader that has stopped. When all have failed, they are slow, and get twice the time.
+_ATTEMPT_S = 0.7
+_SLOWEST = 1_000_000  # bytes/s at which the time of the first attempt suffices for its request
 _PAUSE_S = 0.05  # after all servers have failed
 _IDLE_CONNECTIONS = 8  # kept for each server
 # How often a waiting read() asks: at once after something was appended here, often when entries came a moment ago.
@@ -207,7 +208,7 @@ class RqliteLog:
         name = self._address.name
         content = json.dumps([[sql.replace("{name}", name), *parameters] for sql, *parameters in statements]).encode()
         deadline = time.monotonic() + self._timeout_s
-        attempt_s, failures, reason = _ATTEMPT_S, 0, "no server answered"
+        attempt_s, failures, late, reason = _ATTEMPT_S + len(content) / _SLOWEST, 0, 0, "no server answered"
         while not self._closed.is_set():
             left_s = deadline - time.monotonic()
             if left_s <= 0:
@@ -228,7 +229,8 @@ class RqliteLog:
                 reason = f"{server}: {failure}"
             failures += 1
             if time.monotonic() - began >= attempt_s:
-                attempt_s *= 2
+                late += 1
+                attempt_s *= 2 if late % len(self._servers) == 0 else 1
             if self._current == current:  # no other thread has found a better one
                 self._current = (current + 1) % len(self._servers)
             if failures % len(self._servers) == 0:

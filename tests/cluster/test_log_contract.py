@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -29,8 +29,9 @@ from tests.support.memory_log import MemoryServers
 
 LIMIT_S = 5.0
 THREADS = 4
-# How soon after the death of the leader an append is acknowledged again.
-TAKEOVER_S = {"rqlite": 3.0, "nats": 8.0}
+# How soon after the death of the leader an append is acknowledged again. Servers of NATS wait 4 to 9 s, as drawn by lot, before one
+# stands for election: of two, the first does so within 8 s in 96 of 100 cases.
+TAKEOVER_S = {"rqlite": 3.0, "nats": 11.0}
 _NAMES = count()
 
 
@@ -78,7 +79,7 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if request.param == "memory":
         yield Cluster("memory", None)
         return
-    with running_servers(request.param, tmp_path_factory.mktemp(request.param)) as started:
+    with running_servers(request.param, tmp_path_factory.mktemp(request.param), with_password=True) as started:
         yield Cluster(request.param, started)
 
 
@@ -296,7 +297,7 @@ def test_6_records_are_found_by_prefix(log: Log) -> None:
     assert set(log.records("node/a")) == {"node/a", "node/a=1_x-2/c"}
     assert {key: record.value for key, record in log.records("").items()} == {
         key: key.encode() for key in ("node/a", "node/b.example", "nodes", "lease", "node/a=1_x-2/c")}
-    for key in ("", "/a", "a/", "a//b", "a b", "a/.b", "a*", "a>"):
+    for key in ("", "/a", "a/", "a//b", "a b", "a/.b", "a.", "a..b", "a*", "a>"):
         with pytest.raises(ValueError):
             log.compare_and_set(key, b"x", 0)
 
@@ -328,7 +329,8 @@ def test_6_no_change_is_lost(cluster: Cluster) -> None:
 # Faults
 
 def test_7_without_a_majority_calls_fail_in_time(cluster: Cluster) -> None:
-    log, hasty = cluster.log(), cluster.log(0.7)
+    limit_s = 0.7 if cluster.servers else 0.1
+    log, hasty = cluster.log(), cluster.log(limit_s)
     numbers = [log.append(f"e{n}", b"x") for n in range(5)]
     revision = log.compare_and_set("lease", b"a", 0)
     log.put_piece("p", 0, b"piece")
@@ -342,7 +344,7 @@ def test_7_without_a_majority_calls_fail_in_time(cluster: Cluster) -> None:
             began = time.monotonic()
             with pytest.raises(Unavailable):
                 call()
-            assert time.monotonic() - began < 0.7 + 0.5
+            assert time.monotonic() - began < limit_s + 0.5
     finally:
         cluster.heal()
     number = appended(log, "lost", b"x", 20)
@@ -354,8 +356,8 @@ def test_7_without_a_majority_calls_fail_in_time(cluster: Cluster) -> None:
 @pytest.mark.parametrize("fault", ["kill", "pause"])
 def test_8_another_server_takes_over(cluster: Cluster, fault: str, record_property: Callable[[str, object], None]) -> None:
     servers = cluster.servers
-    if servers is None:
-        pytest.skip("no servers")
+    if servers is None or (cluster.kind, fault) == ("nats", "pause"):
+        pytest.skip("no servers" if servers is None else "takes as long as the other fault")
     log, numbers = cluster.log(20), {}
     for n in range(20):
         numbers[log.append(f"e{n}", str(n).encode())] = n
@@ -423,20 +425,17 @@ def test_10_servers_that_are_away_are_unavailable(kind: str) -> None:
     log.close()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["rqlite", "nats"])
-def test_10_credentials_are_sent(kind: str, tmp_path: Path) -> None:
-    with running_servers(kind, tmp_path, with_password=True) as servers:
-        host = servers.address.partition("://")[2]
-        log = open_log(f"{kind}://{USER}:a%20secret%3A%20%40%2F@{host}", LIMIT_S)
-        assert PASSWORD == "a secret: @/" and log.append("a", b"x") == 1
+def test_10_wrong_credentials_are_refused(cluster: Cluster) -> None:
+    if cluster.servers is None:
+        pytest.skip("no servers")
+    assert PASSWORD in unquote(cluster.servers.address)
+    for credentials in ("", f"{USER}:wrong@"):
+        log = open_log(f"{cluster.kind}://{credentials}{cluster.servers.places}", LIMIT_S)
+        began = time.monotonic()
+        with pytest.raises(Unavailable, match="credentials") as refused:
+            log.append("a", b"x")
+        assert "wrong" not in str(refused.value) and time.monotonic() - began < LIMIT_S
         log.close()
-        for credentials in ("", f"{USER}:wrong@"):
-            log = open_log(f"{kind}://{credentials}{host}", 2.0)
-            with pytest.raises(Unavailable) as refused:
-                log.append("a", b"x")
-            assert "wrong" not in str(refused.value)
-            log.close()
 
 
 def test_appends_are_fast(cluster: Cluster, record_property: Callable[[str, object], None]) -> None:

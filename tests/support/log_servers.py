@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -40,8 +41,12 @@ class LogServers:
     ports_each: int
 
     def __init__(self, folder: Path, hosts: Sequence[str] = (LOOPBACK,) * SERVERS, wrappers: Sequence[Sequence[str]] = ((),) * SERVERS,
-                 first_port: int | None = None) -> None:
-        """first_port: each server takes the next `ports_each` ports from here; None: free ones of this machine."""
+                 first_port: int | None = None, with_password: bool = False) -> None:
+        """first_port: each server takes the next `ports_each` ports from here; None: free ones of this machine.
+
+        with_password: they want USER and PASSWORD.
+        """
+        self.with_password = with_password
         self.program = program(self.command, self.search_path)
         self.folder = folder
         self.hosts = list(hosts)
@@ -73,7 +78,13 @@ class LogServers:
     @property
     def address(self) -> str:
         """What `--cluster` is given."""
-        return f"{self.scheme}://" + ",".join(f"{host}:{ports[0]}" for host, ports in zip(self.hosts, self.ports, strict=True))
+        return f"{self.scheme}://{quote(USER, '')}:{quote(PASSWORD, '')}@{self.places}" if self.with_password \
+            else f"{self.scheme}://{self.places}"
+
+    @property
+    def places(self) -> str:
+        """The hosts and ports of all."""
+        return ",".join(f"{host}:{ports[0]}" for host, ports in zip(self.hosts, self.ports, strict=True))
 
     def start(self, *numbers: int) -> None:
         """Start servers, all when none is named; does not wait."""
@@ -163,20 +174,16 @@ class LogServers:
 
 
 class RqliteServers(LogServers):
-    """Elections take about a second: heartbeats are awaited for `raft_s`, where the default is 1 s.
-
-    with_password: they want USER and PASSWORD.
-    """
+    """Elections take about a second: heartbeats are awaited for `raft_s`, where the default is 1 s."""
 
     command = "rqlited"
     search_path = str(_INSTALLED)
     scheme = "rqlite"
     ports_each = 2  # HTTP, Raft
 
-    def __init__(self, folder: Path, *args: Any, raft_s: float = 0.3, with_password: bool = False, **kwargs: Any) -> None:
+    def __init__(self, folder: Path, *args: Any, raft_s: float = 0.3, **kwargs: Any) -> None:
         super().__init__(folder, *args, **kwargs)
         self._raft_s = raft_s
-        self._with_password = with_password
 
     def arguments(self, number: int) -> list[str]:
         host, (port, raft_port) = self.hosts[number], self.ports[number]
@@ -187,14 +194,14 @@ class RqliteServers(LogServers):
             "-join=" + ",".join(f"{other}:{ports[1]}" for other, ports in zip(self.hosts, self.ports, strict=True)),
             "-join-interval=200ms", "-join-attempts=50",
             f"-raft-timeout={wait}", f"-raft-election-timeout={wait}", f"-raft-leader-lease-timeout={wait}"]
-        if self._with_password:
+        if self.with_password:
             allowed = self.folder / "users.json"
             allowed.write_text(json.dumps([{"username": USER, "password": PASSWORD, "perms": ["all"]}]))
             arguments += [f"-auth={allowed}", f"-join-as={USER}"]
         return [*arguments, str(self.folder_of(number) / "data")]
 
     def headers(self) -> dict[str, str]:
-        return {"Authorization": "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()} if self._with_password else {}
+        return {"Authorization": "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()} if self.with_password else {}
 
     def leader(self, name: str = "svcd") -> int | None:
         for number, ports in enumerate(self.ports):
@@ -220,14 +227,10 @@ class NatsServers(LogServers):
     scheme = "nats"
     ports_each = 3  # clients, the other servers, HTTP
 
-    def __init__(self, folder: Path, *args: Any, with_password: bool = False, **kwargs: Any) -> None:
-        super().__init__(folder, *args, **kwargs)
-        self._with_password = with_password
-
     def arguments(self, number: int) -> list[str]:
         host, (port, cluster_port, http_port) = self.hosts[number], self.ports[number]
         routes = ", ".join(f'"nats://{other}:{ports[1]}"' for other, ports in zip(self.hosts, self.ports, strict=True))
-        users = f'authorization {{ user: "{USER}", password: "{PASSWORD}" }}' if self._with_password else ""
+        users = f'authorization {{ user: "{USER}", password: "{PASSWORD}" }}' if self.with_password else ""
         config = self.folder_of(number) / "config"
         config.write_text(f"""
             server_name: "n{number}"
