@@ -188,7 +188,7 @@ def open_log(address: str, timeout_s: float) -> Log:
     try:
         from svcd.cluster.nats import NatsLog
     except ModuleNotFoundError as missing:
-        if missing.name != "nats":
+        if (missing.name or "").partition(".")[0] != "nats":
             raise
         raise ValueError("a log in NATS needs an extra: pip install 'svcd[nats]'") from None
     return NatsLog(parsed, timeout_s)
