@@ -1,1 +1,1 @@
-"""The replicated log that several svcd share: its interface, and the services that keep it. See docs/cluster.md."""
+"""The replicated log that several svcd share: its interface, and the services that keep it."""

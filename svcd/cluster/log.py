@@ -58,8 +58,9 @@ class Record(NamedTuple):
 class Log(Protocol):
     """A log on a majority of servers.
 
-    Any thread may call. A call lasts at most the time limit given to open_log(), then raises Unavailable.
-    What a call returned has been written by a majority of the servers, and survives the loss of the others.
+    Any thread may call. A call lasts at most the time limit given to open_log(), then raises Unavailable; each of several steps
+    (trim, last, get_piece) may last as long. What a call returned has been written by a majority of the servers, and survives the
+    loss of the others.
     """
 
     def append(self, identity: str, body: bytes) -> int:
@@ -187,7 +188,7 @@ def open_log(address: str, timeout_s: float) -> Log:
     try:
         from svcd.cluster.nats import NatsLog
     except ModuleNotFoundError as missing:
-        if missing.name != "nats":
+        if (missing.name or "").partition(".")[0] != "nats":
             raise
         raise ValueError("a log in NATS needs an extra: pip install 'svcd[nats]'") from None
     return NatsLog(parsed, timeout_s)

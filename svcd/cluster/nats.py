@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError
+from math import inf
 from typing import Any, TypeVar
 
 import nats.errors
@@ -123,14 +124,16 @@ class NatsLog:
 
     async def _read(self, after: int, most: int, wait_s: float) -> list[tuple[int, bytes]]:
         deadline = time.monotonic() + wait_s
+        until = deadline + self._timeout_s
         wanted = {"seq": after + 1, "batch": most, "max_bytes": _MOST_READ_BYTES, "next_by_subj": f"{self._entry_subject}*"}
         has_asked_leader = False
         while True:
             appended = self._appended
-            entries = await self._repeated(lambda connection, within_s: connection.batch(self._entries, wanted, within_s))
+            entries = await self._repeated(lambda connection, within_s: connection.batch(self._entries, wanted, within_s),
+                                           until=until)
             if (not entries or entries[0][0] != after + 1) and not has_asked_leader:
                 # Also tells whether there is one. Without, this server may never hear of the next entry.
-                state = await self._state()
+                state = await self._state(until)
                 if state["first_seq"] > after + 1:
                     raise Trimmed(state["first_seq"])
                 has_asked_leader = True
@@ -171,9 +174,9 @@ class NatsLog:
         if first > state["first_seq"]:
             await self._asked(f"STREAM.PURGE.{self._entries}", {"seq": first})
 
-    async def _state(self) -> dict[str, Any]:
+    async def _state(self, until: float = inf) -> dict[str, Any]:
         """What the leader says of the entries."""
-        state: dict[str, Any] = (await self._asked(f"STREAM.INFO.{self._entries}", {}))["state"]
+        state: dict[str, Any] = (await self._asked(f"STREAM.INFO.{self._entries}", {}, until))["state"]
         return state
 
     # Pieces
@@ -276,7 +279,7 @@ class NatsLog:
                 self._thread.start()
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            # Read twice: there, and by the leader.
+            # Some calls have two steps.
             return future.result(2 * self._timeout_s + longer_s + _LATE_S)
         except CancelledError:
             raise Unavailable("the log has been closed") from None
@@ -301,16 +304,16 @@ class NatsLog:
         finally:
             loop.close()
 
-    async def _asked(self, subject: str, content: dict[str, Any]) -> dict[str, Any]:
-        return await self._repeated(lambda connection, within_s: connection.ask(subject, content, within_s))
+    async def _asked(self, subject: str, content: dict[str, Any], until: float = inf) -> dict[str, Any]:
+        return await self._repeated(lambda connection, within_s: connection.ask(subject, content, within_s), until=until)
 
-    async def _repeated(self, attempt: Callable[[_Connection, float], Awaitable[T]], size: int = 0) -> T:
+    async def _repeated(self, attempt: Callable[[_Connection, float], Awaitable[T]], size: int = 0, until: float = inf) -> T:
         """What attempt(connection, within_s) returns; it is repeated while it raises _Failed. Raises Unavailable.
 
-        size: bytes of its message.
+        size: bytes of its message. until: monotonic time, when it is earlier than the time limit.
         """
         moved = time.monotonic()
-        deadline = moved + self._timeout_s
+        deadline = min(until, moved + self._timeout_s)
         attempt_s, reason = _ATTEMPT_S + size / _SLOWEST, "no server answered"
         while (left_s := deadline - time.monotonic()) > 0:
             connection = None

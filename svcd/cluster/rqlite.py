@@ -78,7 +78,7 @@ _REVISION = "SELECT revision FROM {name}_records WHERE key = ?"
 Statement = Sequence[Any]  # SQL, then its parameters
 Row = list[Any]
 # How fresh a query is. weak: what the leader has applied, as long as it believes that it leads. linearizable: it asks a majority
-# whether it does (rqlite takes the word since 8.3x, earlier ones read it as weak). strong: the query goes through the Raft log.
+# whether it does (versions that do not know the word read it as weak). strong: the query goes through the Raft log.
 Level = Literal["weak", "linearizable", "strong"]
 
 
