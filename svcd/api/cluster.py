@@ -36,6 +36,9 @@ class ClusterView(Protocol):
     def copy(self) -> Generator[bytes]:
         """A snapshot of this node, in pieces. Raises ApiError."""
 
+    def drain(self, is_draining: bool) -> None:
+        """Leave it to others to lead, or take part again."""
+
     def remove(self, name: str) -> None:
         """Forget a node. Raises ApiError."""
 
@@ -50,6 +53,18 @@ def copy(ctx: Context) -> HandlerResult:
     pieces = _cluster(ctx).copy()
     ctx.large_answers.acquire()
     return HandlerResult(200, Text(StreamBody(pieces, ctx.large_answers.release), _ARCHIVE))
+
+
+def drain(ctx: Context) -> HandlerResult:
+    """Leave it to other nodes to lead, until the next start or until this is undone."""
+    _cluster(ctx).drain(True)
+    return HandlerResult(200, _cluster(ctx).summary())
+
+
+def undrain(ctx: Context) -> HandlerResult:
+    """Take part in leading again."""
+    _cluster(ctx).drain(False)
+    return HandlerResult(200, _cluster(ctx).summary())
 
 
 def remove(ctx: Context) -> HandlerResult:
@@ -85,5 +100,7 @@ def wait_for_task(instance: Any, request: Request) -> None:
 ROUTES = (
     Route("GET", "/cluster", status, "network.get", {200: shapes.record({})}, "Nodes of the cluster", _TAG),
     Route("GET", "/cluster/copy", copy, "keys.get", {200: shapes.record({})}, "Copy the data folder", _TAG),
+    Route("POST", "/cluster/drain", drain, "network.update", {200: shapes.record({})}, "Let others lead", _TAG),
+    Route("DELETE", "/cluster/drain", undrain, "network.update", {200: shapes.record({})}, "Take part in leading again", _TAG),
     Route("DELETE", "/cluster/nodes/{node}", remove, "network.update", {204: {}}, "Forget a node", _TAG),
 )

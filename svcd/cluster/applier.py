@@ -32,6 +32,7 @@ from svcd.instance.rows import RowChange
 from svcd.instance.task_records import Task
 
 _TASK_MEMBERS = ("kind", "index_uid", "details", "content", "payload_bytes", "custom_metadata")
+_FEW_FILES = 8  # are synced one by one
 # What follows from an entry once it is committed, and what the one who wrote it gets to know.
 Effect = Callable[[], None]
 
@@ -85,9 +86,7 @@ class Applier:
 
     def apply(self, entries: Sequence[tuple[int, Entry]]) -> None:
         """Apply entries with their numbers, and tell what came of each. Raises sqlite3.Error, Unavailable: none is applied."""
-        for _, entry in entries:
-            if entry.get("payload"):
-                self.fetch(entry["payload"])
+        self._fetch_all([entry["payload"] for _, entry in entries if entry.get("payload")])
         effects: list[Effect] = []
         results = []
         self._next, added = self.position, self._begun
@@ -109,7 +108,17 @@ class Applier:
             self.on_result(entry, result)
         self.position = self._next  # now others may see that it is applied
 
-    def fetch(self, payload: dict[str, Any]) -> None:
+    def _fetch_all(self, payloads: Sequence[dict[str, Any]]) -> None:
+        """Have the files of payloads on disk, durably; the node that received one has it already."""
+        missing = [each for each in payloads if not (self._instance.queue.payload_folder / each["name"]).exists()]
+        for payload in missing:
+            self.fetch(payload, is_synced=len(missing) <= _FEW_FILES)
+        if len(missing) > _FEW_FILES:  # many small ones, of a node that catches up
+            os.sync()
+        elif missing:
+            sync_folder(self._instance.queue.payload_folder)
+
+    def fetch(self, payload: dict[str, Any], is_synced: bool = True) -> None:
         """Have the file of a payload on disk. Raises Unavailable, MissingPiece, Damaged."""
         path = self._instance.queue.payload_folder / payload["name"]
         if path.exists():
@@ -119,9 +128,9 @@ class Applier:
             for piece in read_payload(self._log, payload):
                 file.write(piece)
             file.flush()
-            os.fsync(file.fileno())
+            if is_synced:
+                os.fsync(file.fileno())
         partial.replace(path)
-        sync_folder(path.parent)
 
     def _task(self, connection: sqlite3.Connection, entry: Entry) -> tuple[Task, list[Effect]]:
         payload = entry["payload"]["name"] if entry["payload"] else None

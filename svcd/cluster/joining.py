@@ -52,6 +52,9 @@ def join(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack) -> 
     cluster = json.loads(record.value)
     if position is not None and position.log != cluster["uid"]:
         raise CannotJoin(f"the data folder {folder} is of another cluster: name an empty one with --db-path")
+    if position is not None and position.applied > log.last():
+        raise CannotJoin(f"the data folder {folder} has entries that the log has lost: begin a new log, with another name in its "
+                         "address, and this node first")
     if position is None and _has_content(folder) and cluster["seed"] != name:
         raise CannotJoin(f"the data folder {folder} has data of its own, which the cluster does not have: name an empty one with "
                          "--db-path, or begin a new cluster with this node")

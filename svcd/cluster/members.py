@@ -62,6 +62,7 @@ class Members:
         self._log = log
         self._url = url
         self._hashes = hashes
+        self.is_draining = False  # leaves it to others to lead
         self._session = uuids.uuid4().hex
         self._beat = 0
         self._seen: dict[str, tuple[int, float]] = {}  # key of a record -> its revision, and since when it has that
@@ -148,15 +149,21 @@ class Members:
         found = self._records.get(LEASE)
         lease: dict[str, Any] = json.loads(found.value) if found else {"holder": None, "session": None, "term": 0}
         if lease["session"] == self._session:
-            if self._write_lease(int(lease["term"]), found):
+            if not self._may_lead():
+                self._node.renew(0.0)
+                self._resign()
+            elif self._write_lease(int(lease["term"]), found):
                 self._node.renew(begun + _OWN_LEASE_S)
                 if not self._node.is_leading():  # its first entry could not be written at once
                     self._lead(int(lease["term"]) + 1, begun)
             return
         self._node.renew(0.0)
         is_free = lease["holder"] in (None, self._node.name)
-        if self._node.fault is None and (is_free or begun - self._seen[LEASE][1] > LEASE_S):
+        if self._may_lead() and (is_free or begun - self._seen[LEASE][1] > LEASE_S):
             self._lead(int(lease["term"]) + 1, begun)
+
+    def _may_lead(self) -> bool:
+        return self._node.is_fit() and not self.is_draining
 
     def _lead(self, term: int, begun: float) -> None:
         found = self._records.get(LEASE)
@@ -186,8 +193,12 @@ class Members:
             return
         key = NODES + self._node.name
         found = self._records.get(key)
+        if self._told and found and json.loads(found.value)["session"] != self._session:
+            self._node.on_lost(f"another node has the name {self._node.name} too")
+            return
         self._beat += 1
-        if self._log.compare_and_set(key, json.dumps({**told, "beat": self._beat}).encode(), found.revision if found else 0):
+        value = json.dumps({**told, "beat": self._beat, "session": self._session}).encode()
+        if self._log.compare_and_set(key, value, found.revision if found else 0):
             self._told, self._told_at = told, now
 
     def _trim(self) -> None:

@@ -31,12 +31,14 @@ from svcd.instance.rows import RowChange
 from svcd.instance.task_records import Task
 
 # Entries that are read, and applied in one transaction, at once.
-MOST_ENTRIES = 500
+MOST_ENTRIES = 250
 # How long a read waits for entries, and a thread that applies what it wrote between two looks.
 WAIT_S, LOOK_S = 1.0, 0.002
 # Pause after the log could not be read.
 RETRY_S = 0.25
 RETRY_AFTER_S = 1
+# How long a node that could not finish a batch leaves it to others to lead.
+UNFIT_S = 15.0
 
 
 class Node:
@@ -51,7 +53,7 @@ class Node:
         self._instance = instance
         self._timeout_s = timeout_s
         self._applier = Applier(instance, log, position)
-        self._applier.on_begun = lambda batch: self.on_begun(batch)
+        self._applier.on_begun = lambda batch: self.on_begun(batch)  # noqa: PLW0108 (it is set later)
         self._applier.on_end = self._note_end
         self._applier.on_term = self._note_term
         self._applier.on_result = self._note_result
@@ -65,6 +67,7 @@ class Node:
         self._own_term = -1
         self._stopping = False
         self._fault: str | None = None
+        self._stumbled_at, self._stumbled_over = float("-inf"), ""
         self._thread = threading.Thread(target=self._follow, name="svcd-log")
 
     @property
@@ -74,8 +77,8 @@ class Node:
 
     @property
     def fault(self) -> str | None:
-        """Why the log can't be applied at the moment; None when it can."""
-        return self._fault
+        """Why this node does not follow the log at the moment; None when it does."""
+        return self._fault or (None if self.is_fit() else self._stumbled_over)
 
     # Start and stop
 
@@ -212,6 +215,14 @@ class Node:
         """Wait until a condition that follows from the log is met; False when it is not in time."""
         with self._changed:
             return self._changed.wait_for(lambda: self._stopping or is_met(), within_s) and is_met()
+
+    def stumbled(self, reason: str) -> None:
+        """A batch could not be finished here, such as for a full disk: another node should lead for a while."""
+        self._stumbled_at, self._stumbled_over = time.monotonic(), reason
+
+    def is_fit(self) -> bool:
+        """Could this node lead?"""
+        return self._fault is None and time.monotonic() - self._stumbled_at > UNFIT_S
 
     # Leading
 

@@ -81,7 +81,8 @@ class ClusterService:
 
     def summary(self) -> Mapping[str, Any]:
         """The member `cluster` of /health."""
-        return {"node": self._name, "leader": self._leader(), "hasQuorum": self._members.has_quorum()}
+        return {"node": self._name, "leader": self._leader(), "hasQuorum": self._members.has_quorum(),
+                "isDraining": self._members.is_draining}
 
     def status(self) -> Mapping[str, Any]:
         """All that this node knows: itself, the leader, and every node with its lag and its hashes."""
@@ -117,6 +118,10 @@ class ClusterService:
                 while piece := file.read(_PIECE_BYTES):
                     yield piece
         return pieces()
+
+    def drain(self, is_draining: bool) -> None:
+        """Leave it to others to lead, before this node is stopped; False: take part again."""
+        self._members.is_draining = is_draining
 
     def remove(self, name: str) -> None:
         """Forget a node. Raises ApiError."""

@@ -89,6 +89,9 @@ class Cluster(Protocol):
     def sealed(self, batch_uid: int, outcome: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         """The end of a batch. Raises ClusterStopped."""
 
+    def stumbled(self, reason: str) -> None:
+        """A batch could not be finished here: another node should lead for a while."""
+
     def end_unless_leading(self, batch_uid: int) -> Mapping[str, Any] | None:
         """The end of a batch, once the log has it; None as soon as this node leads. Raises ClusterStopped."""
 
@@ -416,6 +419,8 @@ class Runner:
 
     def _start_again(self, job: _Job) -> None:
         """A batch that the log has begun could not be finished here: it is tried until it can."""
+        assert self._cluster is not None
+        self._cluster.stumbled(f"batch {job.running.batch.uid} could not be finished on this node")
         with self._changed:
             self._waiting.insert(0, _Job(job.plan, job.running, job.index_uid))
 
