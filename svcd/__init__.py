@@ -18,6 +18,7 @@ LAYERS = [
     "auth index",
     "instance",
     "remote",
+    "cluster",
     "embedding",
     "tasks",
     "api",

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import (
+    cluster,
     chats,
     documents,
     event_streams,
@@ -64,6 +65,7 @@ from svcd.validation import checked_index_uid, decode_body, decode_query, decode
 
 if TYPE_CHECKING:
     from svcd.api.active_rules import ActiveRules
+    from svcd.api.cluster import ClusterView
     from svcd.api.personalization import Personalization
     from svcd.embedding import Embedders
     from svcd.instance.instance import Instance
@@ -74,7 +76,7 @@ _DECLARED = (
     *page.ROUTES, *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
     *facet_search.ROUTES, *similar.ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
     *event_streams.LOG_ROUTES, *metrics.ROUTES, *network.ROUTES, *chats.ROUTES,
-    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *export.ROUTES, *render.ROUTES, *search_rules.ROUTES,
+    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *export.ROUTES, *render.ROUTES, *search_rules.ROUTES, *cluster.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 
@@ -108,14 +110,15 @@ class App:
                  broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None,
                  streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None,
                  make_embedders: Callable[[], Embedders] = no_services, make_client: Callable[[], Client] = global_client,
-                 make_reranker: Callable[[], Reranker] | None = None, shows_page: bool = False) -> None:
+                 make_reranker: Callable[[], Reranker] | None = None, shows_page: bool = False,
+                 node: ClusterView | None = None) -> None:
         """traffic: where requests are counted; reports: fetches the counters of the other processes of the instance.
         broadcast: sends them a command (svcd.cli.search_worker).
 
         streams, waiting_writes, large: how many there may be at once. usage: where they are counted for a usage report.
         make_embedders: called when the first query is embedded. make_client: called with the first call to another host.
         make_reranker: when the first search is personalized; None if searches are not. shows_page: do browsers get the page at
-        `/`?
+        `/`? node: what tells of the cluster, in the main process of a node.
         """
         self._instance = instance
         self._runner = runner
@@ -136,6 +139,7 @@ class App:
         self._chats = Chats()
         self._personalization = None if make_reranker is None else _personalization(searches, make_reranker)
         self._shows_page = shows_page
+        self._node = node
 
     @property
     def searches(self) -> SearchQueue:
@@ -204,13 +208,15 @@ class App:
             search_cache=self.search_cache, large_answers=self._large_answers, embedding=self._embedding,
             client=self._client, active_rules=self.active_rules, chats=self._chats, usage=self.usage,
             personalization=self._personalization,
-            shows_page=self._shows_page,
+            shows_page=self._shows_page, cluster=self._node,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)
         ctx.path = {name: _PATH_CHECKS.get(name, str)(text) for name, text in raw_path.items()}
         if self.usage is not None:
             self.usage.note(route, ctx)
+        if cluster.AFTER_TASK in request.headers:
+            cluster.wait_for_task(self._instance, request)
         answer = route.run(ctx)
         return _encoded(waiting.wait_for_task(ctx, answer, wait_s, self._waiting_writes) if wait_s else answer)
 

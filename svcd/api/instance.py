@@ -13,9 +13,9 @@ from svcd.validation.features import FEATURES
 from svcd.validation import Field, boolean, nullable
 
 
-def health(_ctx: Context) -> HandlerResult:
-    """Always available: the process answers."""
-    return HandlerResult(200, {"status": "available"})
+def health(ctx: Context) -> HandlerResult:
+    """Always available: the process answers. A node of a cluster adds how that is."""
+    return HandlerResult(200, {"status": "available", **({} if ctx.cluster is None else {"cluster": ctx.cluster.summary()})})
 
 
 def version(_ctx: Context) -> HandlerResult:

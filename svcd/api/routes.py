@@ -27,6 +27,7 @@ from svcd.validation import Field, Param
 
 if TYPE_CHECKING:
     from svcd.api.active_rules import ActiveRules
+    from svcd.api.cluster import ClusterView
     from svcd.api.personalization import Personalization
     from svcd.http.message import Request
     from svcd.index.reader import IndexReader
@@ -235,6 +236,7 @@ class Context:
     personalization: Personalization | None = None
     snapshot: IndexSnapshot | None = None
     chats: Chats = field(default_factory=Chats)
+    cluster: ClusterView | None = None
     usage: UsageCounter | None = None
     shows_page: bool = False
 

@@ -336,6 +336,16 @@ def _flags(names: Iterable[str]) -> str:
     return " and ".join(BY_NAME[name].flag for name in names)
 
 
+def _cluster_is_complete(config: Config) -> None:
+    used = [name for name in ("node_name", "node_url") if getattr(config, name) is not None]
+    if config.cluster is None:
+        if used:
+            raise ConfigError(f"{config.where(used[0])}: has no effect without {BY_NAME['cluster'].flag}")
+    elif config.node_name is None or config.master_key is None:
+        raise ConfigError(f"{config.where('cluster')}: a node of a cluster also needs {_flags(['node_name'])}, and "
+                          f"{_flags(['master_key'])}, which is the same on all nodes")
+
+
 def _workers_need_linux(config: Config) -> None:
     if config.search_workers not in (0, AUTO) and not hasattr(os, "memfd_create"):
         raise ConfigError(f"{config.where('search_workers')}: search workers need Linux; remove the option")
@@ -376,6 +386,7 @@ CHECKS: tuple[Callable[[Config], None], ...] = (
     _companions_need_an_archive,
     _one_archive_is_imported,
     _object_store_is_complete,
+    _cluster_is_complete,
     _workers_need_linux,
     _fixed_workers_are_never_idle,
     _named_folders_can_be_written,

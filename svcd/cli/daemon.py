@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from svcd import INTERFACE_VERSION, __version__
 from svcd.base import logs, machine
 from svcd.cli import first_start, serving, systemd
-from svcd.cli.config import DEFAULT, Config
+from svcd.cli.config import DEFAULT, Config, ConfigError
 from svcd.cli.search_processes import SearchProcesses
 from svcd.cli.serving import StartupGate
 from svcd.cli.supervision import ReloadRequest, Supervision
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from svcd.analytics.report import UsageReport
+    from svcd.cluster.service import ClusterService
     from svcd.remote.webhook_delivery import WebhookNotifier
     from svcd.tasks.global_tasks import SnapshotSchedule
     from svcd.tasks.runner import Runner
@@ -86,8 +87,10 @@ class BackgroundStart:
     It opens the gate for waiting requests. If a part cannot be started, it stops the server; end() raises the reason.
     """
 
-    def __init__(self, config: Config, instance: Instance, gate: StartupGate, server: Server) -> None:
+    def __init__(self, config: Config, instance: Instance, gate: StartupGate, server: Server,
+                 cluster: ClusterService | None = None) -> None:
         self._config, self._instance, self._gate, self._server = config, instance, gate, server
+        self._cluster = cluster
         self.on_ready: Callable[[], None] = lambda: None  # called once every request can be answered
         self._workers = _search_workers(config, instance)
         self._failure: Exception | None = None
@@ -128,12 +131,19 @@ class BackgroundStart:
             self._workers.end()
         if self._snapshots:
             self._snapshots.stop()
+        if self._cluster and self._runner:
+            self._cluster.stop_following()
         if self._runner:
             self._runner.stop()
         if self._notifier:
             self._notifier.stop()
         if self._failure:
             raise self._failure
+
+    def _lose(self, reason: str) -> None:
+        """The log no longer has what this node needs: the next start gets a copy of another node's data."""
+        self._failure = ConfigError(f"this node must be started again, to get a copy of another node's data: {reason}")
+        self._server.stop(serving.GRACE_S)
 
     def _run(self) -> None:
         # Loading keeps the interpreter busy: let a probe of /health be answered first.
@@ -142,26 +152,34 @@ class BackgroundStart:
             from svcd.cli import wiring  # imports two thirds of the code
 
             self._notifier = wiring.notifier(self._config, self._instance)
-            self._runner = wiring.runner(self._config, self._instance, self._notifier.wake)
+            node = None
+            if self._cluster:
+                node = self._cluster.open(self._instance, self._lose, lambda: wiring.add_default_keys(self._instance))
+                self._notifier.may_deliver = node.is_leading
+                node.on_leadership.append(self._notifier.wake)
+            self._runner = wiring.runner(self._config, self._instance, self._notifier.wake, node)
             hooks: wiring.WorkerHooks = {}
             if self._workers:
                 hooks = {"reports": self._workers.reports, "broadcast": self._workers.broadcast}
             usage = wiring.usage() if serving.reports_usage(self._config) else None
-            app = wiring.application(self._config, self._instance, self._runner, **hooks, usage=usage)
+            app = wiring.application(self._config, self._instance, self._runner, **hooks, usage=usage, node=self._cluster)
             machine.give_back_large_blocks()
             self._notifier.start()
             self._runner.start()
+            if self._cluster:
+                self._cluster.start()
             self._gate.open(app.answer)
             self._instance.keep_reserve()
             if self._workers:
                 self._workers.start(self._server, app)
             self.on_ready()
             if self._config.schedule_snapshot:
-                self._snapshots = wiring.snapshots(self._config, self._instance)
+                self._snapshots = wiring.snapshots(self._config, self._instance, *([node.is_leading] if node else []))
                 self._snapshots.start()
             if usage:
                 self._report = wiring.usage_report(
-                    self._config, self._instance, usage, self._workers.usages if self._workers else tuple)
+                    self._config, self._instance, usage, self._workers.usages if self._workers else tuple,
+                    may_send=node.is_leading if node else lambda: True)
                 self._report.start()
             wiring.log_missing_lists()
             serving.preload_search()
@@ -192,6 +210,7 @@ def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], N
     sockets: those that were passed, if any; they are listened on instead of --http-addr.
     """
     with StopSignals() as signals, ReloadRequest() as reload_request:
+        joined = _join(config)
         instance = Instance(config.db_path)
         instance.limit_cache(config.search_memory)
         try:
@@ -205,7 +224,7 @@ def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], N
                 are_sockets_kept=bool(sockets),
             )
             keep_folder()
-            startup = BackgroundStart(config, instance, gate, server)
+            startup = BackgroundStart(config, instance, gate, server, joined)
 
             def stop() -> None:
                 supervision.set_stopping()
@@ -222,8 +241,23 @@ def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], N
                 supervision.close()
         finally:
             instance.close()
+            if joined:
+                joined.close()
     logs.info("stopped")
     return 0
+
+
+def _join(config: Config) -> ClusterService | None:
+    """Make the data folder one of the cluster that the options name; None without one. Raises CannotJoin, ConfigError."""
+    if config.cluster is None:
+        first_start.check_alone(config)
+        return None
+    from svcd.cluster.service import joined  # few instances are nodes of a cluster
+    from svcd.tasks.archive_import import import_snapshot
+
+    scheme = "https" if config.ssl_cert_path else "http"
+    return joined(config.cluster, config.db_path, config.node_name, config.node_url or f"{scheme}://{config.http_addr}",
+                  config.master_key, lambda path, folder: import_snapshot(path, folder, keeps_cluster=True))
 
 
 def _serve(config: Config, server: Server, startup: BackgroundStart) -> None:

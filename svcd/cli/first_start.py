@@ -39,6 +39,18 @@ def import_archive(config: Config) -> None:
                 import_one(path, config)
 
 
+def check_alone(config: Config) -> None:
+    """Raise ConfigError for the data folder of a node of a cluster: what is written to it alone would be lost to the others."""
+    path = config.db_path / "instance.sqlite"
+    if not path.exists():
+        return
+    with closing(open_reader(path)) as reader:
+        tables = {name for (name,) in reader.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if "log_position" in tables and reader.execute("SELECT 1 FROM log_position").fetchone():
+            raise ConfigError(f"{config.where('db_path')}: {config.db_path} is the data folder of a node of a cluster; give "
+                              f"{BY_NAME['cluster'].flag}, or make a single instance of it: svcd backup, then svcd restore")
+
+
 @contextmanager
 def remove_on_failure(folder: Path) -> Iterator[Callable[[], None]]:
     """Remove the data folder if it was created in this block and the block fails before it calls the yielded function.

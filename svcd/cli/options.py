@@ -120,6 +120,19 @@ def _text(text: str) -> str:
     return text
 
 
+def _cluster(text: str) -> str:
+    from svcd.cluster.log import parsed_address  # imported late: few instances are nodes of a cluster
+
+    parsed_address(text)
+    return text
+
+
+def _node_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", text):
+        raise ValueError("is not a name of a node; use letters, digits, - and _, at most 60 of them")
+    return text
+
+
 def _prefix(text: str) -> str:
     """The beginning of a name, perhaps empty."""
     if any(mark < " " or mark == "\x7f" for mark in text):
@@ -269,6 +282,8 @@ NETWORKS = Kind("CIDR,...", _networks, (str, list),
                 lambda networks: ",".join(map(str, networks)), is_repeatable=True)
 SECONDS = Kind("SECONDS", _count(1), (int,), "an integer")
 KEY = Kind("KEY", _master_key)
+CLUSTER = Kind("URL", _cluster, expected="a URL in quotes")
+NODE = Kind("NAME", _node_name)
 URL = Kind("URL", _url, expected="a URL in quotes")
 HEADER = Kind("VALUE", _header_value)
 OPTIONAL_HEADER = Kind("VALUE", _optional_header_value)
@@ -326,6 +341,14 @@ OPTIONS: tuple[Option, ...] = (
     Option("--master-key-file", PATH, "Access", example="/etc/svcd/master-key",
            default_description="master-key in $CREDENTIALS_DIRECTORY, if it exists",
            about="File whose only line is the master key; instead of --master-key."),
+
+    Option("--cluster", CLUSTER, "Cluster", is_secret=True, example="rqlite://10.0.0.1:4001,10.0.0.2:4001,10.0.0.3:4001",
+           about="Log that the nodes of a cluster share: rqlite://HOST:PORT,... or nats://HOST:PORT,... Needs a master key, the "
+                 "same on all nodes, and --node-name."),
+    Option("--node-name", NODE, "Cluster", example="a",
+           about="Name of this node: another one for each, and the same at each of its starts."),
+    Option("--node-url", URL, "Cluster", default_description="http:// and the address of --http-addr",
+           example="http://10.0.0.1:7700", about="URL at which the other nodes reach this one."),
 
     Option("--db-path", PATH, "Folders", default="./data.ms",
            about="Data folder, created if it does not exist."),

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from svcd.analytics.collector import Usage
     from svcd.analytics.figures import State
     from svcd.analytics.report import Send, UsageReport
+    from svcd.cluster.node import Node
+    from svcd.cluster.service import ClusterService
     from svcd.remote.client import Client
     from svcd.tasks.global_tasks import SnapshotSchedule
 
@@ -51,7 +53,8 @@ class WorkerHooks(TypedDict, total=False):
 
 def application(config: Config, instance: Instance, runner: Runner,
                 reports: Callable[[], Sequence[Report]] = tuple,
-                broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None, usage: Usage | None = None) -> App:
+                broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None, usage: Usage | None = None,
+                node: ClusterService | None = None) -> App:
     """The application, which answers requests.
 
     reports: gets the traffic reports of the search workers; broadcast: sends them a command; usage: counts requests for
@@ -61,7 +64,8 @@ def application(config: Config, instance: Instance, runner: Runner,
         serving.parallel_searches(config), config.experimental_search_queue_size,
         config.experimental_drop_search_after, head_start_s=serving.HEAD_START_S,
     )
-    instance.keys.add_to_empty(default_keys())
+    if node is None:  # the leader of a cluster does it
+        add_default_keys(instance)
     return App(instance, runner, Keys(config.master_key, instance.keys), searches, reports=reports, broadcast=broadcast,
                streams=serving.MAX_STREAMS, waiting_writes=serving.MAX_WAITING_WRITES,
                large=serving.MAX_LARGE_ANSWERS, usage=usage,
@@ -69,7 +73,12 @@ def application(config: Config, instance: Instance, runner: Runner,
                                                         config.experimental_embedding_cache_entries),
                make_client=lambda: serving.remote_client(serving.allowed_networks(config)),
                make_reranker=serving.reranker(config.experimental_personalization_api_key, serving.allowed_networks(config)),
-               shows_page=config.env == "development")
+               shows_page=config.env == "development", node=node)
+
+
+def add_default_keys(instance: Instance) -> None:
+    """Make the keys that every new instance has."""
+    instance.keys.add_to_empty(default_keys())
 
 
 def _client(config: Config) -> Client:
@@ -88,8 +97,11 @@ def usage() -> Usage:
 
 
 def usage_report(config: Config, instance: Instance, own: Usage, others: Callable[[], Sequence[State]] = tuple,
-                 now: Callable[[], int] = quantities.now) -> UsageReport:
-    """The sender of usage reports, not started yet. others: takes the counts of the search workers."""
+                 now: Callable[[], int] = quantities.now, may_send: Callable[[], bool] = lambda: True) -> UsageReport:
+    """The sender of usage reports, not started yet. others: takes the counts of the search workers.
+
+    may_send: False while another node of the cluster sends them.
+    """
     from svcd.analytics import figures as usage_figures
     from svcd.analytics.collector import sum_of
     from svcd.analytics.report import UsageReport
@@ -98,8 +110,15 @@ def usage_report(config: Config, instance: Instance, own: Usage, others: Callabl
     figures = InstanceFigures(config, instance)
     return UsageReport(
         config.analytics_url, instance.uid,
-        lambda: usage_figures.groups(sum_of([own.take(), *others()]) | figures.now()), _sender(config), now,
+        lambda: usage_figures.groups(sum_of([own.take(), *others()]) | figures.now()), _when(may_send, _sender(config)), now,
     )
+
+
+def _when(may_send: Callable[[], bool], send: Send) -> Send:
+    def send_if(address: str, content: bytes) -> None:
+        if may_send():
+            send(address, content)
+    return send_if
 
 
 def _sender(config: Config) -> Send:
@@ -124,8 +143,8 @@ def notifier(config: Config, instance: Instance) -> WebhookNotifier:
     return WebhookNotifier(instance.webhooks, instance.outbox, sender, on_bug=lambda bug: logs.failure("bug", bug))
 
 
-def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = lambda: None) -> Runner:
-    """The task runner, not started yet. on_batch: called after each batch."""
+def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = lambda: None, node: Node | None = None) -> Runner:
+    """The task runner, not started yet. on_batch: called after each batch. node: of a cluster."""
     limits = Limits(
         config.experimental_max_number_of_batched_tasks, config.experimental_limit_batched_tasks_total_size,
     )
@@ -137,7 +156,7 @@ def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = la
         on_bug=lambda traceback: logs.failure("bug", traceback),
         folders=Folders(config.dump_dir, config.snapshot_dir, object_store(config)),
         networks=[str(network) for network in config.experimental_allowed_ip_networks],
-        payload_limit=config.http_payload_size_limit,
+        payload_limit=config.http_payload_size_limit, cluster=node,
     )
 
 
@@ -156,11 +175,11 @@ def object_store(config: Config) -> dict[str, Any] | None:
     }
 
 
-def snapshots(config: Config, instance: Instance) -> SnapshotSchedule:
-    """The schedule of snapshots, not started yet; for --schedule-snapshot."""
+def snapshots(config: Config, instance: Instance, is_ours: Callable[[], bool] = lambda: True) -> SnapshotSchedule:
+    """The schedule of snapshots, not started yet; for --schedule-snapshot. is_ours: False while another node makes them."""
     from svcd.tasks.global_tasks import SnapshotSchedule  # loaded only with a schedule
 
-    return SnapshotSchedule(instance.queue, config.schedule_snapshot, on_refusal=logs.warn)
+    return SnapshotSchedule(instance.queue, config.schedule_snapshot, on_refusal=logs.warn, is_ours=is_ours)
 
 
 def indexing_threads(config: Config) -> int:

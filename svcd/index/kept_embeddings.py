@@ -21,10 +21,19 @@ from svcd.vectors.vector import from_bytes, to_bytes
 # The names of the file and of its journal, after that of the index file.
 SUFFIXES = ("-embeddings", "-embeddings-journal")
 
+# What a batch does with the answers of services. On a node of a cluster only the leader asks, and shares what it got.
+ALONE, SHARE, AWAIT = "alone", "share", "await"
+
 _KEY_BYTES = 16
 # Without syncing: what was written survives the death of the process. The journal undoes what was half written.
 _PREPARE = ("PRAGMA journal_mode = DELETE", "PRAGMA synchronous = OFF",
-            "CREATE TABLE IF NOT EXISTS embeddings(number INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL)")
+            "CREATE TABLE IF NOT EXISTS embeddings(number INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL)",
+            "CREATE TABLE IF NOT EXISTS failures(key BLOB PRIMARY KEY, fault TEXT NOT NULL, reason TEXT NOT NULL)")
+
+
+def path_of(index_path: Path) -> Path:
+    """The file beside the file of an index."""
+    return index_path.with_name(index_path.name + SUFFIXES[0])
 
 
 class KeptEmbeddings:
@@ -60,6 +69,22 @@ class KeptEmbeddings:
         except sqlite3.DatabaseError as error:
             if not lacks_room(error):
                 self.discard()
+
+    def keep_failure(self, keys: Sequence[bytes], fault: str, reason: str) -> None:
+        """Keep why inputs could not be embedded, for other nodes of a cluster."""
+        with self._opened() as connection:
+            connection.executemany("INSERT OR REPLACE INTO failures(key, fault, reason) VALUES (?, ?, ?)",
+                                   [(key, fault, reason) for key in keys])
+
+    def failure(self, keys: Sequence[bytes]) -> tuple[str, str] | None:
+        """Fault and reason that are kept of one of these keys, or None."""
+        if self._connection is None and not self._files[0].exists():
+            return None
+        for key in keys:
+            row = self._opened().execute("SELECT fault, reason FROM failures WHERE key = ?", (key,)).fetchone()
+            if row:
+                return row[0], row[1]
+        return None
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:

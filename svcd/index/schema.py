@@ -56,6 +56,15 @@ def _create_instance(database: Any) -> None:
     _create_outbox(database)
     _create_keys(database)
     database["chat_workspaces"].create({"uid": str, "settings": str}, pk="uid", not_null={"settings"})
+    _create_applied_log(database)
+
+
+def _create_applied_log(database: Any) -> None:
+    # Of a node of a cluster: see svcd.instance.applied_log. One row of log_position at most.
+    database["log_position"].create({"id": int, "log": str, "applied": int, "term": int, "moment": int}, pk="id",
+                                    not_null={"log", "applied", "term", "moment"})
+    database["begun_batches"].create({"uid": int, "tasks": str, "shape": str, "strategy": str, "started_at": int, "end": str},
+                                     pk="uid", not_null={"tasks", "shape", "strategy", "started_at"})
 
 
 def _create_webhooks(database: Any) -> None:

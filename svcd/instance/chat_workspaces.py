@@ -5,14 +5,14 @@ Changes are durable when a call returns. What the members mean is decided in svc
 from __future__ import annotations
 
 import json
-import sqlite3
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from svcd.base.errors import ApiError
-from svcd.index.connections import ReadPool, write_transaction
+from svcd.index.connections import ReadPool
+from svcd.instance.rows import Row, RowWriter
 
+_TABLE = "chat_workspaces"
 Stored = dict[str, Any]
 _MOST_ROWS = 2**63 - 1
 
@@ -20,13 +20,11 @@ _MOST_ROWS = 2**63 - 1
 class ChatWorkspaces:
     """All workspaces of an instance. Any thread may call it."""
 
-    def __init__(self, path: str, readers: ReadPool, writer: sqlite3.Connection, lock: threading.RLock,
-                 before_removal: Callable[[], None]) -> None:
-        """path: of instance.sqlite. lock: guards `writer`, which others use too. before_removal: frees reserved disk space."""
+    def __init__(self, path: str, readers: ReadPool, rows: RowWriter, before_removal: Callable[[], None]) -> None:
+        """path: of instance.sqlite. before_removal: frees reserved disk space."""
         self._path = path
         self._readers = readers
-        self._writer = writer
-        self._lock = lock
+        self._rows = rows
         self._before_removal = before_removal
 
     def page(self, offset: int, limit: int) -> tuple[list[str], int]:
@@ -58,11 +56,11 @@ class ChatWorkspaces:
 
     def update(self, uid: str, change: Callable[[Mapping[str, Any]], Stored]) -> Stored:
         """Replace the stored settings, {} if there is no such workspace yet, by what `change` makes of them; it may raise."""
-        with self._lock, write_transaction(self._writer) as connection:
-            row = connection.execute("SELECT settings FROM chat_workspaces WHERE uid = ?", (uid,)).fetchone()
-            changed = change(json.loads(row[0]) if row else {})
-            connection.execute("INSERT OR REPLACE INTO chat_workspaces(uid, settings) VALUES (?, ?)", (uid, json.dumps(changed)))
-        return changed
+        def changed(before: Row | None) -> Row:
+            return {"settings": json.dumps(change(json.loads(before["settings"]) if before else {}))}
+
+        before = self._rows.change(_TABLE, uid, changed)
+        return dict(json.loads(changed(before)["settings"]))
 
     def put(self, uid: str, stored: Stored) -> None:
         """Store a workspace with these settings."""
@@ -71,5 +69,4 @@ class ChatWorkspaces:
     def delete(self, uid: str) -> bool:
         """Delete a workspace with its settings; False when there is none."""
         self._before_removal()
-        with self._lock, write_transaction(self._writer) as connection:
-            return bool(connection.execute("DELETE FROM chat_workspaces WHERE uid = ?", (uid,)).rowcount)
+        return self._rows.change(_TABLE, uid, lambda before: None) is not None

@@ -163,6 +163,12 @@ class DataFolderReader:
             row = connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
         return _index_row(row) if row else None
 
+    def has_ended(self, task_uid: int) -> bool:
+        """Has a task ended? False for one that is not known yet."""
+        with self.read_instance() as connection:
+            row = connection.execute("SELECT status <> 'enqueued' FROM tasks WHERE uid = ?", (task_uid,)).fetchone()
+        return bool(row and row[0])
+
     def require_index(self, index_uid: str) -> IndexRow:
         """The row of an index; index_not_found when there is none."""
         row = self.index(index_uid)

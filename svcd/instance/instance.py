@@ -32,11 +32,12 @@ from svcd import __version__
 from svcd.base import logs
 from svcd.index import kept_embeddings, schema
 from svcd.index.batch_outcomes import BatchOutcomes
-from svcd.index.connections import keep_log, open_reader, open_writer, sync_folder, write_transaction
+from svcd.index.connections import keep_log, open_reader, open_writer, sync_folder
 from svcd.index.disk_space import PART_BYTES, Reserve, lacks_room
 from svcd.instance.data_folder import INDEX_COLUMNS, DataFolderReader, IndexRow
 from svcd.instance.keys import KeyRow, KeyWriter, insert_key
 from svcd.instance.queue import Queue
+from svcd.instance.rows import Row, RowWriter, always
 from svcd.instance.task_records import Batch, Task
 from svcd.instance.webhooks import Outbox, Webhooks
 
@@ -77,10 +78,12 @@ class Instance(DataFolderReader):
         _write_text(path / "VERSION", f"{__version__}\n")
         self.queue = Queue(path / "instance.sqlite", self._writer, self._lock, self._readers, path / "payloads",
                            self.reserve)
-        self.webhooks = Webhooks(self._writer, self._lock)
+        self.rows = RowWriter(self._writer, self._lock)
+        self.rows.on_change = self.row_changed
+        self.webhooks = Webhooks(self._writer, self._lock, self.rows)
         self.outbox = Outbox(path / "instance.sqlite", self._writer, self._lock, self._readers,
                              lambda: [webhook.uuid for webhook in self.webhooks.all()])
-        self.keys: KeyWriter = KeyWriter(self._instance_path, self._readers, self._writer, self._lock)
+        self.keys: KeyWriter = KeyWriter(self._instance_path, self._readers, self.rows)
         self.keys.before_removal = self.webhooks.before_removal = self.reserve.make_way
         self.use_features(self._stored_features())
         self.use_network(_stored_network(self._writer))
@@ -106,7 +109,7 @@ class Instance(DataFolderReader):
         """The workspaces of chats."""
         from svcd.instance.chat_workspaces import ChatWorkspaces  # imported late: few instances have any
 
-        return ChatWorkspaces(self._instance_path, self._readers, self._writer, self._lock, self.reserve.make_way)
+        return ChatWorkspaces(self._instance_path, self._readers, self.rows, self.reserve.make_way)
 
     def keep_reserve(self) -> None:
         """Keep a reserve of disk space from now on, sized for the largest index."""
@@ -216,14 +219,27 @@ class Instance(DataFolderReader):
 
     def update_features(self, changes: Mapping[str, bool]) -> dict[str, bool | None]:
         """Switch features, durably; returns the state of all features afterwards."""
+        self.rows.change_all([("features", name, always({"enabled": int(enabled)})) for name, enabled in changes.items()])
+        return self.features()
+
+    def row_changed(self, table: str, key: Any) -> None:
+        """Follow a change of a row: what is kept in memory of it is read again, and who asked for it is called."""
+        if table == "features":
+            self._follow_feature(key)
+        elif table == "network":
+            self._follow_network()
+        elif table == "webhooks":
+            self.webhooks.reload(key)
+
+    def _follow_feature(self, name: str) -> None:
         with self._lock:
-            with write_transaction(self._writer) as connection:
-                connection.executemany("INSERT OR REPLACE INTO features(name, enabled) VALUES (?, ?)",
-                                       [(name, int(enabled)) for name, enabled in changes.items()])
-            self.use_features({**self._features, **changes})
-            features = self.features()
+            self.use_features({**self._features, name: self._stored_features().get(name)})
         self.on_features()
-        return features
+
+    def _follow_network(self) -> None:
+        with self._lock:
+            self.use_network(_stored_network(self._writer))
+        self.on_network()
 
     def _stored_features(self) -> dict[str, bool | None]:
         return {name: None if enabled is None else bool(enabled)
@@ -231,14 +247,16 @@ class Instance(DataFolderReader):
 
     def update_network(self, change: Callable[[Network], Network]) -> Network:
         """Replace the network by what `change` makes of it, durably; exceptions of `change` are passed through."""
-        with self._lock:
-            network = change(self.network())
-            stored = network.as_json()
-            with write_transaction(self._writer) as connection:
-                set_network(connection, stored)
-            self.use_network(stored)
-        self.on_network()
-        return network
+        made: list[Network] = []
+
+        def changed(before: Row | None) -> Row:
+            from svcd.instance.network import Network, from_json  # imported late: most instances are in no network
+
+            made.append(change(Network() if before is None else from_json(json.loads(before["value"]))))
+            return {"value": _text(made[-1].as_json())}
+
+        self.rows.change("network", 0, changed)
+        return made[-1]
 
     def database_size(self) -> int:
         """Bytes of all files in the folder, logs and payloads included, the reserve excluded."""

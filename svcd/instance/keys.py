@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from svcd.index.connections import ReadPool, write_transaction
+from svcd.index.connections import ReadPool
+from svcd.instance import rows
+from svcd.instance.rows import Row, RowChange, RowWriter, always
 
-_COLUMNS = "uid, actions, indexes, created_at, updated_at, name, description, expires_at"
+_TABLE = "keys"
 # Keys of one moment are ordered by insertion.
 _NEWEST_FIRST = "ORDER BY created_at DESC, rowid DESC"
 _REVISION = "SELECT number FROM revisions WHERE subject = 'keys'"
@@ -68,51 +69,35 @@ class KeyReader:
 class KeyWriter(KeyReader):
     """Reads and writes keys; a change is on disk when the call returns."""
 
-    def __init__(self, path: str, readers: ReadPool, writer: sqlite3.Connection, lock: threading.RLock) -> None:
-        """lock: guards `writer`, which others use too."""
+    def __init__(self, path: str, readers: ReadPool, rows: RowWriter) -> None:
         super().__init__(path, readers)
         self.before_removal: Callable[[], None] = lambda: None  # frees reserved space, so that keys can be deleted on a full disk
-        self._writer = writer
-        self._lock = lock
+        self._rows = rows
 
     def add(self, row: KeyRow) -> bool:
         """Store a key; False, without change, when its uid exists."""
-        with self._lock, write_transaction(self._writer) as connection:
-            if _rows(connection, "WHERE uid = ?", [row.uid]):
-                return False
-            insert_key(connection, row)
-            return True
+        return self._rows.change(_TABLE, row.uid, lambda before: before or _stored(row)) is None
 
     def add_to_empty(self, rows: Iterable[KeyRow]) -> None:
         """Store keys, in this order, if none exist."""
-        with self._lock, write_transaction(self._writer) as connection:
-            if not _rows(connection, "LIMIT 1"):
-                for row in rows:
-                    insert_key(connection, row)
+        if not self.page(0, 1)[1]:
+            self._rows.change_all([(_TABLE, row.uid, always(_stored(row))) for row in rows])
 
     def update(self, uid: str, changes: Mapping[str, str | None], updated_at: int) -> KeyRow | None:
         """Change `name` or `description` of a key; the row afterwards, or None when there is no such key.
 
         changes: the members that change.
         """
-        with self._lock, write_transaction(self._writer) as connection:
-            found = _rows(connection, "WHERE uid = ?", [uid])
-            if not found:
-                return None
-            row = replace(found[0], updated_at=updated_at, **changes)  # type: ignore[arg-type]  # both take a text or None
-            connection.execute("UPDATE keys SET name = ?, description = ?, updated_at = ? WHERE uid = ?",
-                               (row.name, row.description, updated_at, uid))
-            _count_change(connection)
-            return row
+        def changed(before: Row | None) -> Row | None:
+            return None if before is None else {**before, **changes, "updated_at": updated_at}
+
+        before = self._rows.change(_TABLE, uid, changed)
+        return None if before is None else _key_row(uid, changed(before) or before)
 
     def remove(self, uid: str) -> bool:
         """Delete a key; False when there is no such key."""
         self.before_removal()
-        with self._lock, write_transaction(self._writer) as connection:
-            is_gone = bool(connection.execute("DELETE FROM keys WHERE uid = ?", (uid,)).rowcount)
-            if is_gone:
-                _count_change(connection)
-            return is_gone
+        return self._rows.change(_TABLE, uid, lambda before: None) is not None
 
 
 def _revision(connection: sqlite3.Connection) -> int:
@@ -120,23 +105,25 @@ def _revision(connection: sqlite3.Connection) -> int:
     return row[0] if row else 0
 
 
-def _count_change(connection: sqlite3.Connection) -> None:
-    connection.execute("INSERT INTO revisions(subject, number) VALUES ('keys', 1) "
-                       "ON CONFLICT(subject) DO UPDATE SET number = number + 1")
-
-
 def insert_key(connection: sqlite3.Connection, row: KeyRow) -> None:
-    """Insert a key whose uid is not stored yet."""
-    expires_at = None if row.expires_at is None else str(row.expires_at)
-    connection.execute(f"INSERT INTO keys({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                       (row.uid, json.dumps(list(row.actions)), json.dumps(list(row.indexes)), row.created_at,
-                        row.updated_at, row.name, row.description, expires_at))
-    _count_change(connection)
+    """Inside a transaction: insert a key. Raises IntegrityError when its uid is stored already."""
+    if not rows.apply(connection, [RowChange(_TABLE, row.uid, None, _stored(row))]):
+        raise sqlite3.IntegrityError(f"the key {row.uid} is there already")
+
+
+def _stored(row: KeyRow) -> Row:
+    return {"name": row.name, "description": row.description, "actions": json.dumps(list(row.actions)),
+            "indexes": json.dumps(list(row.indexes)), "expires_at": None if row.expires_at is None else str(row.expires_at),
+            "created_at": row.created_at, "updated_at": row.updated_at}
+
+
+def _key_row(uid: str, row: Row) -> KeyRow:
+    return KeyRow(uid, json.loads(row["actions"]), json.loads(row["indexes"]), row["created_at"], row["updated_at"], row["name"],
+                  row["description"], None if row["expires_at"] is None else int(row["expires_at"]))
 
 
 def _rows(connection: sqlite3.Connection, rest: str, values: Sequence[Any] = ()) -> list[KeyRow]:
     """rest: SQL after the table name: condition, order, limit."""
-    return [KeyRow(uid, json.loads(actions), json.loads(indexes), created_at, updated_at, name, description,
-                   None if expires_at is None else int(expires_at))
-            for uid, actions, indexes, created_at, updated_at, name, description, expires_at
-            in connection.execute(f"SELECT {_COLUMNS} FROM keys {rest}", values)]
+    _, columns = rows.TABLES[_TABLE]
+    return [_key_row(uid, dict(zip(columns, row, strict=True)))
+            for uid, *row in connection.execute(f"SELECT uid, {', '.join(columns)} FROM keys {rest}", values)]

@@ -73,6 +73,8 @@ class Queue:
         self.payload_folder = payload_folder
         # Called, outside the lock, after a task was enqueued.
         self.on_enqueued: Callable[[], None] = lambda: None
+        # Sends a task without uid through the log of a cluster, and returns it as stored; None on a single node.
+        self.replicate: Callable[[Task], Task] | None = None
         self.listeners = Listeners()
         self._path = path
         self._writer = writer
@@ -108,20 +110,35 @@ class Queue:
         Raises no_space_left_on_device when the task database or the disk is so full that only deletions are allowed.
         """
         self.check_space(kind)
+        draft = Task(-1, kind, index_uid, ENQUEUED, 0, details=details, content=content or {},
+                     payload=payload.name if payload else None, payload_bytes=payload_bytes, custom_metadata=custom_metadata)
         with self._lock:
-            self._check_queue_size(kind, content or {})
-            task = Task(self._highest("SELECT max(uid) FROM tasks") + 1, kind, index_uid, ENQUEUED, self.next_moment(),
-                        details=details, content=content or {}, payload=payload.name if payload else None,
-                        payload_bytes=payload_bytes, custom_metadata=custom_metadata)
-            try:
-                self._insert(task)
-            except sqlite3.OperationalError as error:
-                if not lacks_room(error) or kind not in SPACE_FREEING_KINDS:
-                    raise
-                self._free_space()
-                self._insert(task)
+            self._check_queue_size(kind, draft.content)
+            if self.replicate is None:
+                task = self._enqueue_here(draft)
+        if self.replicate is not None:
+            return self.replicate(draft)
         self.on_enqueued()
         self.listeners.notify()
+        return task
+
+    def _enqueue_here(self, draft: Task) -> Task:
+        try:
+            return self.insert(draft, self.next_moment())
+        except sqlite3.OperationalError as error:
+            if not lacks_room(error) or draft.kind not in SPACE_FREEING_KINDS:
+                raise
+            self._free_space()
+            return self.insert(draft, self.next_moment())
+
+    def insert(self, draft: Task, moment: int) -> Task:
+        """Under the lock: store a new task with the next uid; a transaction of its own unless one is open.
+
+        draft: a task without uid. moment: when it was enqueued.
+        """
+        task = replace(draft, uid=self._highest("SELECT max(uid) FROM tasks") + 1, enqueued_at=moment)
+        self._last_moment = max(self._last_moment, moment)
+        self._insert(task)
         return task
 
     def check_space(self, kind: str) -> None:
@@ -132,7 +149,7 @@ class Queue:
             self._reserve.refuse_growth()
 
     def _insert(self, task: Task) -> None:
-        self._writer.execute(  # a statement of its own is a transaction of its own
+        self._writer.execute(
             "INSERT INTO tasks(uid, kind, index_uid, status, enqueued_at, details, content, payload, payload_bytes, "
             "custom_metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (task.uid, task.kind, task.index_uid, ENQUEUED, task.enqueued_at, _text(task.details), _text(task.content),
@@ -229,11 +246,12 @@ class Queue:
             return f"uid IN (SELECT batch_uid FROM tasks WHERE {sql})", values
         return f"EXISTS (SELECT 1 FROM tasks WHERE batch_uid = batches.uid AND {sql})", values
 
-    def tasks_of(self, uids: Iterable[int]) -> list[Task]:
+    def tasks_of(self, uids: Iterable[int], *, with_content: bool = False) -> list[Task]:
         """The existing tasks among some uids, ascending."""
+        columns = _ALL_COLUMNS if with_content else _COLUMNS_WITHOUT_CONTENT
         with self._reading() as connection:
             return list(self._tasks(connection, "uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
-                                    [json.dumps(list(uids))]))
+                                    [json.dumps(list(uids))], columns))
 
     def enqueued(self, kinds: Sequence[str], *, newest_first: bool = False,
                  index_uid: str | None = None) -> Iterator[Task]:
@@ -319,14 +337,17 @@ class Queue:
 
     # Running batches: in memory
 
-    def start(self, tasks: Sequence[Task], strategy: str,
-              describe: Callable[[RunningBatch], None] = lambda running: None) -> RunningBatch:
-        """Start a batch of enqueued tasks, which read as processing from now on. describe: fills in details and stats first."""
+    def start(self, tasks: Sequence[Task], strategy: str, describe: Callable[[RunningBatch], None] = lambda running: None,
+              begun: tuple[int, int] | None = None) -> RunningBatch:
+        """Start a batch of enqueued tasks, which read as processing from now on.
+
+        describe: fills in details and stats first. begun: uid and start of a batch that a log has begun.
+        """
         with self._lock:
-            batch = Batch(self._next_batch, self.next_moment(), strategy,
-                          earliest_enqueued_at=min(task.enqueued_at for task in tasks),
+            uid, started_at = begun or (self._next_batch, self.next_moment())
+            batch = Batch(uid, started_at, strategy, earliest_enqueued_at=min(task.enqueued_at for task in tasks),
                           latest_enqueued_at=max(task.enqueued_at for task in tasks))
-            self._next_batch += 1
+            self._next_batch = uid + 1
             running = RunningBatch(batch, {task.uid: replace(
                 task, status=PROCESSING, batch_uid=batch.uid, started_at=batch.started_at) for task in tasks})
             describe(running)

@@ -25,7 +25,9 @@ from pathlib import Path
 from svcd.base import logs, quantities
 from svcd.base.errors import ApiError
 from svcd.index.connections import ReadPool, write_transaction
+from svcd.instance.rows import Row, RowWriter, read_row
 
+_TABLE = "webhooks"
 LAUNCH_UUID = "00000000-0000-0000-0000-000000000000"
 MAX_WEBHOOKS = 20  # besides that of the launch options
 _TOO_MANY = ("Defining too many webhooks would crush the server. Please limit the number of webhooks to "
@@ -76,14 +78,16 @@ def merged_headers(*layers: Mapping[str, str | None]) -> dict[str, str]:
 class Webhooks:
     """All webhooks. The uuid of that of the launch options sorts first."""
 
-    def __init__(self, writer: sqlite3.Connection, lock: threading.RLock) -> None:
+    def __init__(self, writer: sqlite3.Connection, lock: threading.RLock, stored: RowWriter) -> None:
+        """writer: to read what is stored, under the lock."""
         self.on_change: Callable[[str], None] = lambda uuid: None  # called with its uuid, outside the lock, after a change
         self.before_removal: Callable[[], None] = lambda: None  # frees reserved disk space: deletions work on a full disk
         self._writer = writer
         self._lock = lock  # guards _writer, and the replacing of _rows
-        # Rows of older versions may hold a header twice.
-        self._rows = {uuid: Webhook(uuid, url, merged_headers(json.loads(headers))) for uuid, url, headers in writer.execute(
-            "SELECT uuid, url, headers FROM webhooks")}
+        self._stored = stored
+        self._rows: dict[str, Webhook] = {}
+        for (uuid,) in writer.execute("SELECT uuid FROM webhooks").fetchall():
+            self.reload(uuid)
 
     def set_launch_webhook(self, url: str | None, authorization: str | None = None) -> None:
         """Set the webhook of the launch options; without a URL remove it."""
@@ -114,34 +118,42 @@ class Webhooks:
 
     def create(self, row: Webhook) -> None:
         """Store a new webhook, durably. Raises invalid_webhooks when 20 are stored."""
-        with self._lock:
+        def added(before: Row | None) -> Row:
             self.check_limit()
-            self._store(row)
+            return _as_row(row)
+
+        self._stored.change(_TABLE, row.uuid, added)
 
     def update(self, uuid: str, change: Callable[[Webhook], Webhook]) -> Webhook:
         """Replace a webhook by `change(webhook)`, durably. Raises webhook_not_found."""
-        with self._lock:
-            changed = change(self.require(uuid))
-            self._store(changed)
-        self.on_change(uuid)
-        return changed
+        def changed(before: Row | None) -> Row:
+            return _as_row(change(self.require(uuid) if before is None else _from_row(uuid, before)))
 
-    def _store(self, row: Webhook) -> None:
-        with write_transaction(self._writer) as connection:
-            connection.execute("INSERT OR REPLACE INTO webhooks(uuid, url, headers) VALUES (?, ?, ?)",
-                               (row.uuid, row.url, json.dumps(dict(row.headers))))
-        self._rows = {**self._rows, row.uuid: row}
+        before = self._stored.change(_TABLE, uuid, changed)
+        return _from_row(uuid, changed(before))
 
     def delete(self, uuid: str) -> None:
         """Delete a webhook and its undelivered notices. Raises webhook_not_found."""
         self.before_removal()
+        self.require(uuid)
+        self._stored.change(_TABLE, uuid, lambda before: None)
+
+    def reload(self, uuid: str) -> None:
+        """Read a stored webhook again: it may have changed."""
         with self._lock:
-            self.require(uuid)
-            with write_transaction(self._writer) as connection:
-                connection.execute("DELETE FROM webhooks WHERE uuid = ?", (uuid,))
-                connection.execute("DELETE FROM outbox WHERE webhook = ?", (uuid,))
-            self._rows = {each: row for each, row in self._rows.items() if each != uuid}
+            row = read_row(self._writer, _TABLE, uuid)
+            others = {each: kept for each, kept in self._rows.items() if each != uuid}
+            self._rows = others if row is None else {**others, uuid: _from_row(uuid, row)}
         self.on_change(uuid)
+
+
+def _as_row(webhook: Webhook) -> Row:
+    return {"url": webhook.url, "headers": json.dumps(dict(webhook.headers))}
+
+
+def _from_row(uuid: str, row: Row) -> Webhook:
+    # Rows of older versions may hold a header twice.
+    return Webhook(uuid, row["url"], merged_headers(json.loads(row["headers"])))
 
 
 # The outbox
@@ -175,6 +187,8 @@ class Outbox:
 
     def __init__(self, path: Path, writer: sqlite3.Connection, lock: threading.RLock, readers: ReadPool,
                  receivers: Callable[[], Sequence[str]]) -> None:
+        # Notes through the log of a cluster that a webhook has received the notice of a batch; None on a single node.
+        self.replicate: Callable[[str, int], None] | None = None
         self._path = path
         self._writer = writer
         self._lock = lock  # guards _writer and _bytes
@@ -247,8 +261,16 @@ class Outbox:
 
     def mark_delivered(self, webhook: str, notice: Notice) -> None:
         """Delete the row of a delivered notice. After a power cut the row may reappear: delivered twice, never lost."""
+        if self.replicate is not None:
+            self.replicate(webhook, notice.batch_uid)
+            return
         with self._relaxed_transaction() as connection:
             connection.execute("DELETE FROM outbox WHERE webhook = ? AND number = ?", (webhook, notice.number))
+
+    def remove_delivered(self, connection: sqlite3.Connection, webhook: str, batch_uid: int) -> None:
+        """Inside a transaction: the same, for the notice of a batch, which has another number on each node."""
+        connection.execute("DELETE FROM outbox WHERE webhook = ? AND number IN (SELECT number FROM notices WHERE batch_uid = ?)",
+                           (webhook, batch_uid))
 
     def mark_failed(self, webhook: str, notice: Notice, reason: str, *, now: int, given_up_after: int) -> int:
         """Note a failed attempt. A notice that is `given_up_after` nanoseconds old is given up.

@@ -111,6 +111,7 @@ class WebhookNotifier:
 
     def __init__(self, webhooks: Webhooks, outbox: Outbox, make_sender: Callable[[], Sender],
                  on_bug: Callable[[BaseException], None] = lambda bug: None) -> None:
+        self.may_deliver: Callable[[], bool] = lambda: True  # False on a node of a cluster that does not lead it
         self._webhooks = webhooks
         self._outbox = outbox
         self._make_sender = make_sender
@@ -144,7 +145,7 @@ class WebhookNotifier:
                 under_way.is_due_now |= is_due_now
                 if is_due_now:
                     self._changed.notify_all()
-            elif not self._is_stopping and self._outbox.head(webhook_uuid):
+            elif not self._is_stopping and self.may_deliver() and self._outbox.head(webhook_uuid):
                 self._start_thread(webhook_uuid)
 
     def _start_thread(self, webhook_uuid: str) -> None:
@@ -177,7 +178,7 @@ class WebhookNotifier:
 
     def _guarded_step(self, delivery: WebhookDelivery) -> float | None:
         try:
-            return delivery.step()
+            return delivery.step() if self.may_deliver() else None
         except Exception as bug:  # or a full disk
             if self._is_closed:
                 return None

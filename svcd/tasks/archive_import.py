@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 from svcd.base import logs, quantities
 from svcd.base.errors import ApiError, quoted_name
 from svcd.index import schema
-from svcd.index.connections import open_reader, open_writer, sync_tree
-from svcd.instance import network
+from svcd.index.connections import open_reader, open_writer, sync_tree, write_transaction
+from svcd.instance import applied_log, network
 from svcd.instance.data_folder import IndexRow, is_hidden
 from svcd.instance.instance import Instance, add_batches, add_features, add_keys, add_tasks, set_network
 from svcd.instance.task_records import ENQUEUED, STATUSES, Task
@@ -324,15 +324,26 @@ def _silently(_step: str, _finished: int, _total: int) -> None:
 # checked too, because they could lead out of the folder.
 
 
-def import_snapshot(path: Path, folder: Path) -> None:
+def import_snapshot(path: Path, folder: Path, keeps_cluster: bool = False) -> None:
     """Create the data folder `folder`, absent or empty, from a snapshot of this or an older svcd.
 
+    keeps_cluster: if it is of a node of a cluster, the folder becomes one, too.
     Raises ArchiveRefused, schema.NewerFormat, OSError.
     """
     with new_data_folder(folder) as data, as_refusal(path, "snapshot"):
         unpack(path, data, "snapshot", _is_known)
         _check(path, data)
+        if not keeps_cluster:
+            _leave_cluster(data / _INSTANCE)
         sync_tree(data)
+
+
+def _leave_cluster(path: Path) -> None:
+    with closing(open_reader(path)) as reader:
+        if applied_log.position(reader) is None:
+            return
+    with closing(open_writer(path)) as connection, write_transaction(connection):
+        applied_log.leave(connection)
 
 
 def _is_known(name: PurePosixPath) -> bool:

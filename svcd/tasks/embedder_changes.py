@@ -93,7 +93,7 @@ class EmbedderChanges:
             known = vectors.embedders.get(name)
             old = self._before.embedders.get(name)
             if known is None or old is None:
-                dimensions = Source(name, settings, self._after).dimensions()
+                dimensions = Source(name, settings, self._after).dimensions(self._kept)
                 vectors.add_embedder(name, dimensions, bool(settings.get("binaryQuantized")), fragments)
                 yield _Change(self._source(name), None, True)
                 continue
@@ -103,7 +103,7 @@ class EmbedderChanges:
             # The parts of a composite embedder are compared when their length is asked for.
             if is_full or indexing_part(old).get("dimensions") != indexing_part(settings).get("dimensions") or (
                     settings["source"] == "composite" and old != settings):
-                dimensions = Source(name, settings, self._after).dimensions()
+                dimensions = Source(name, settings, self._after).dimensions(self._kept)
             if dimensions != known.dimensions:
                 is_full = True
                 self._empty(name, dimensions)

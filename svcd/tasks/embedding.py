@@ -13,7 +13,7 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 from svcd.base.errors import ApiError
-from svcd.index.kept_embeddings import KeptEmbeddings, embedding_key
+from svcd.index.kept_embeddings import ALONE, AWAIT, SHARE, KeptEmbeddings, embedding_key
 from svcd.index.vector_rows import EmbedderRow
 from svcd.schema.embedder_settings import DEFAULT_TEMPLATE, indexing_fragments, indexing_part
 from svcd.schema.index_settings import IndexSettings
@@ -29,6 +29,7 @@ Report = Callable[[int, int], None]  # how many inputs are embedded, of how many
 USER_PROVIDED = "userProvided"
 EMBEDDING = "embedding"  # the step of a batch
 CODE = "vector_embedding_error"
+_DIMENSIONS = {"asked": "dimensions"}  # instead of an input
 _MISSING = "missing field in document `{id}`: {error}"
 
 # Members on which vectors depend, beside those that the inputs are rendered with.
@@ -40,17 +41,31 @@ _LOCAL = frozenset(("huggingFace", "staticFile", USER_PROVIDED))
 FAILURE_MODES = "SVC_EXPERIMENTAL_CONFIG_EMBEDDER_FAILURE_MODES"
 _IGNORE_TEMPLATES, _IGNORE_EMBEDDERS = "ignore_document_template_failures", "ignore_embedder_failures"
 
+_answers = ALONE
 _networks: tuple[str, ...] = ()
 _embedders: Embedders | None = None
 _counts: RequestCounts | None = None  # of the batch; None before its first request
 
 
-def begin_batch(networks: Sequence[str]) -> None:
-    """Set the networks that embedders of this process may call though they are not global: a launch option of the daemon."""
-    global _networks, _embedders, _counts
+class AnswersNeeded(Exception):
+    """The batch needs answers of services, which the leader of the cluster asks for."""
+
+
+def begin_batch(networks: Sequence[str], answers: str = ALONE) -> None:
+    """Set the networks that embedders of this process may call though they are not global: a launch option of the daemon.
+
+    answers: ALONE, SHARE on the leader of a cluster, AWAIT on its other nodes.
+    """
+    global _networks, _embedders, _counts, _answers
     _counts = None
+    _answers = answers
     if tuple(networks) != _networks:
         _networks, _embedders = tuple(networks), None
+
+
+def is_shared() -> bool:
+    """Are the answers of services kept after the batch, for the other nodes of a cluster?"""
+    return _answers != ALONE
 
 
 def request_counts() -> dict[str, Any] | None:
@@ -118,16 +133,44 @@ class Source:
     def _embedder(self) -> Embedder:
         return _kept_embedders().get(self.settings, self._row.dimensions if self._row else None)
 
-    def dimensions(self) -> int:
+    def dimensions(self, kept: KeptEmbeddings) -> int:
         """The length of the vectors; asks the service if the settings do not say. Raises vector_embedding_error."""
         if self.is_user_provided:
             return int(self.settings["dimensions"])
         from svcd.embedding import EmbeddingError
 
         try:
-            return self._embedder.dimensions()
+            return self._shared_dimensions(kept)
         except EmbeddingError as error:
             raise ApiError(CODE, error.while_generating()) from None
+
+    def _shared_dimensions(self, kept: KeptEmbeddings) -> int:
+        if _answers == ALONE or self._indexing["source"] in _LOCAL:
+            return self._embedder.dimensions()
+        key = embedding_key(self._identity, _DIMENSIONS)
+        found = kept.find([key])
+        if not found:
+            vectors = self._asked([key], lambda: [array("f", [self._embedder.dimensions()])], kept)
+            kept.keep([key], vectors)
+            found = {key: vectors[0]}
+        return int(found[key][0])
+
+    def _asked(self, keys: Sequence[bytes], ask: Callable[[], Sequence[array[float]]], kept: KeptEmbeddings
+               ) -> Sequence[array[float]]:
+        """What a service answers. Raises EmbeddingError; on a node that must not ask it, AnswersNeeded."""
+        from svcd.embedding import EmbeddingError
+
+        if _answers == AWAIT:
+            failure = kept.failure(keys)
+            if failure is None:
+                raise AnswersNeeded
+            raise EmbeddingError(*failure)
+        try:
+            return ask()
+        except EmbeddingError as error:
+            if _answers == SHARE:
+                kept.keep_failure(keys, error.fault, error.reason)
+            raise
 
     @cached_property
     def _ignored(self) -> frozenset[str]:
@@ -213,7 +256,7 @@ class Source:
         for start in range(0, len(wanted), portion):
             part = wanted[start:start + portion]
             try:
-                made = self._embedder.embed([missing[key] for key in part], _kept_counts())
+                made = self._embed_part([missing[key] for key in part], part, kept)
             except EmbeddingError:
                 if _IGNORE_EMBEDDERS not in self._ignored:
                     raise
@@ -223,3 +266,8 @@ class Source:
             vectors.update(zip(part, made))
             report(start + len(part), len(wanted))
         return [vectors.get(key) for key in keys]
+
+    def _embed_part(self, inputs: Sequence[Any], keys: Sequence[bytes], kept: KeptEmbeddings) -> Sequence[array[float]]:
+        if self._indexing["source"] in _LOCAL:
+            return self._embedder.embed(inputs, _kept_counts())
+        return self._asked(keys, lambda: self._embedder.embed(inputs, _kept_counts()), kept)

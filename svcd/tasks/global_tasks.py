@@ -225,7 +225,10 @@ class SnapshotSchedule:
     on_refusal: called with the reason when a snapshot cannot be enqueued.
     """
 
-    def __init__(self, queue: Queue, every_s: float, on_refusal: Callable[[str], None] = print) -> None:
+    def __init__(self, queue: Queue, every_s: float, on_refusal: Callable[[str], None] = print,
+                 is_ours: Callable[[], bool] = lambda: True) -> None:
+        """is_ours: False while another node of a cluster makes the snapshots."""
+        self._is_ours = is_ours
         self._queue = queue
         self._every_s = every_s
         self._on_refusal = on_refusal
@@ -244,6 +247,7 @@ class SnapshotSchedule:
     def _run(self) -> None:
         while not self._stopping.wait(self._every_s):
             try:
-                self._queue.enqueue("snapshotCreation", None, details=None)
+                if self._is_ours():
+                    self._queue.enqueue("snapshotCreation", None, details=None)
             except (ApiError, sqlite3.OperationalError) as refusal:  # queue or disk is full, perhaps only for now
                 self._on_refusal(f"no snapshot could be enqueued: {refusal}")

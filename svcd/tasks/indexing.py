@@ -19,7 +19,7 @@ from svcd.base.errors import ApiError, error_object
 from svcd.base.quantities import human_size
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.disk_space import disk_full_error, lacks_room
-from svcd.index.kept_embeddings import KeptEmbeddings
+from svcd.index.kept_embeddings import ALONE, KeptEmbeddings
 from svcd.index.writer import IndexWriter
 from svcd.schema import settings as settings_table
 from svcd.schema.documents import document_identifier, infer_primary_key
@@ -174,10 +174,17 @@ def handle_request(request: Mapping[str, Any], progress: ReportProgress,
 
 def _do_batch(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
     tasks = [IndexingTask(**task) for task in request["tasks"]]
-    embedding.begin_batch(request.get("networks", ()))
-    answer = apply_batch(Path(request["path"]), request["indexUid"], request["shape"], tasks, MemoryBudget(**request["budget"]),
-                         progress, request.get("freeBytes", 0), request.get("threads", 1))
+    embedding.begin_batch(request.get("networks", ()), request.get("answers", ALONE))
+    try:
+        answer = _applied(request, tasks, progress)
+    except embedding.AnswersNeeded:
+        return {"needsAnswers": True}
     return answer | {"embedderRequests": embedding.request_counts()}
+
+
+def _applied(request: Mapping[str, Any], tasks: Sequence[IndexingTask], progress: Progress) -> dict[str, Any]:
+    return apply_batch(Path(request["path"]), request["indexUid"], request["shape"], tasks, MemoryBudget(**request["budget"]),
+                       progress, request.get("freeBytes", 0), request.get("threads", 1))
 
 
 def _do_commit_nothing(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
@@ -225,7 +232,8 @@ def _apply(writer: IndexWriter, index_uid: str, shape: str, tasks: Sequence[Inde
     except IndexingFailure as failure:
         error = error_object(failure.error.code, f"Index `{index_uid}`: {failure.error.message}")
     else:
-        KeptEmbeddings(writer.path).discard()
+        if not embedding.is_shared():  # the runner does it, when the other nodes have them
+            KeptEmbeddings(writer.path).discard()
         return outcomes
     return [Outcome(task.uid, error=dict(error)).as_json() for task in tasks]
 

@@ -15,19 +15,25 @@ task is either enqueued, or finished with its effect and its notice. See docs/ta
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 import sqlite3
 import threading
 import uuid as uuids
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from svcd.base import logs, quantities
 from svcd.base.errors import error_object
+from svcd.index import kept_embeddings
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.disk_space import MOST_BYTES
+from svcd.instance import applied_log
+from svcd.instance.applied_log import BegunBatch, ClusterStopped
 from svcd.instance.data_folder import IndexRow, missing_file_error
 from svcd.instance.instance import Instance
 from svcd.instance.queue import SPACE_FREEING_KINDS, RunningBatch
@@ -38,6 +44,7 @@ from svcd.tasks.batching import (
     KINDS,
     NEWEST_ALONE,
     IndexState,
+    Kind,
     Limits,
     Plan,
     changes_index,
@@ -61,7 +68,42 @@ _INDEX_KINDS = [kind for kind, row in KINDS.items() if row.rank == 9]
 
 _RECORDED = [kind for kind, row in KINDS.items() if row.is_recorded and not row.is_global and not row.is_archive]
 
+_MOST_CRASHES = 3
 _ALL_INDEXES = ""  # key of `_busy` for a dump or snapshot; uid of an export, which is not in `_busy`
+
+class Cluster(Protocol):
+    """The part of svcd.cluster.node.Node that the runner asks."""
+
+    on_begun: Callable[[BegunBatch], None]
+    on_leadership: list[Callable[[], None]]
+
+    def begun_before(self) -> Sequence[BegunBatch]:
+        """The batches that had begun before the start."""
+
+    def is_leading(self) -> bool:
+        """Does this node decide which batches run?"""
+
+    def begin(self, tasks: Sequence[Task], shape: str, strategy: str) -> bool:
+        """Have a batch run by all nodes; False when that could not be."""
+
+    def sealed(self, batch_uid: int, outcome: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+        """The end of a batch. Raises ClusterStopped."""
+
+    def stumbled(self, reason: str) -> None:
+        """A batch could not be finished here: another node should lead for a while."""
+
+    def end_unless_leading(self, batch_uid: int) -> Mapping[str, Any] | None:
+        """The end of a batch, once the log has it; None as soon as this node leads. Raises ClusterStopped."""
+
+    def share_file(self, path: Path) -> dict[str, Any]:
+        """Put a file into the log; the member `payload` of an entry. Raises OSError."""
+
+    def take_file(self, payload: dict[str, Any], path: Path) -> None:
+        """Put the file that an entry has into its place. Raises OSError."""
+
+    def ended(self, batch_uid: int, tasks: Sequence[int]) -> None:
+        """A batch has ended here."""
+
 
 OnBatch = Callable[[Batch, Sequence[Task]], None]
 
@@ -77,7 +119,13 @@ class _Job:
     writer: IndexingProcess | None = None
     is_canceled: bool = False
     is_new: bool = False  # the batch creates its index
+    file: Path | None = None  # of its index, once the indexing process is asked to write it
     done: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of its first task."""
+        return KINDS[self.plan.tasks[0].kind]
 
 
 @dataclass
@@ -95,7 +143,8 @@ class Runner:
     on_batch: called with each batch that ended and its tasks; on_bug: with the text of unexpected errors. retry_s: seconds
     until a batch that could not be finished is tried again. quiet_s: seconds without a task before postings are
     materialized. folders: where dumps and snapshots go. networks: those that embedders and exports may call though they are not
-    global. payload_limit: bytes of the bodies that this instance accepts.
+    global. payload_limit: bytes of the bodies that this instance accepts. cluster: the log that several nodes share; then its
+    leader plans batches, and every node runs those that the log has begun, in its order.
 
     Indexes whose postings should be materialized are known from their last batch, and after a start from a look at the larger
     ones.
@@ -105,7 +154,7 @@ class Runner:
                  on_batch: OnBatch = lambda batch, tasks: None, on_bug: Callable[[str], None] = print,
                  make_writer: Callable[[int], IndexingProcess] = IndexingProcess, retry_s: float = 1.0,
                  quiet_s: float = 0.3, folders: global_tasks.Folders = global_tasks.Folders(),
-                 networks: Sequence[str] = (), payload_limit: int = 100_000_000) -> None:
+                 networks: Sequence[str] = (), payload_limit: int = 100_000_000, cluster: Cluster | None = None) -> None:
         self._instance = instance
         self._queue = instance.queue
         self._limits = limits
@@ -113,6 +162,9 @@ class Runner:
         self._folders = folders
         self._networks = list(networks)
         self._payload_limit = payload_limit
+        self._cluster = cluster
+        self._waiting: list[_Job] = []  # batches that the log has begun and that are not started here yet, in its order
+        self._crashes: dict[int, int] = {}  # uid of such a batch -> how often the indexing process crashed
         self._retry_s = retry_s
         self._quiet_s = quiet_s
         self._on_batch = on_batch
@@ -138,6 +190,8 @@ class Runner:
     def start(self) -> None:
         """Start the threads."""
         self._queue.on_enqueued = self.wake
+        if self._cluster is not None:
+            self._join(self._cluster)
         for thread in self._threads:
             thread.start()
 
@@ -218,17 +272,32 @@ class Runner:
             self._is_recovered = True
             if self._recover():
                 return True
+        if self._cluster is not None:
+            if self._start_waiting():
+                return True
+            if self._waiting or not self._cluster.is_leading():
+                return False
         global_tasks.clean_up(self._queue)
+        plan = self._next_plan()
+        if plan is None:
+            return False
+        if self._cluster is not None:
+            return self._cluster.begin(plan.tasks, plan.shape, self._strategy(plan))
+        return self._start_batch(plan)
+
+    def _next_plan(self) -> Plan | None:
         kinds = self._queue.enqueued_kinds()
         for kind in _BY_RANK:
             if kind in kinds and (plan := self._plan_of_rank(kind)):
-                return self._start_batch(plan)
+                return plan
         # While a dump or snapshot waits for idle indexes, no further batch of an index may start.
-        plan = self._plan_of_oldest_task() if kinds & set(_INDEX_KINDS) and not kinds & _ARCHIVES else None
-        return self._start_batch(plan) if plan else False
+        return self._plan_of_oldest_task() if kinds & set(_INDEX_KINDS) and not kinds & _ARCHIVES else None
 
     def _recover(self) -> bool:
         """Once after the start: end tasks whose effect was committed before the stop, before anything can cancel them."""
+        if self._cluster is not None:  # its batches are run again, and answer with the stored outcomes
+            self._instance.discard_unlisted_files([job.index_uid for job in self._waiting])
+            return False
         plans = []
         for index_uid in self._queue.enqueued_indexes():
             uuid = self._instance.uuid_of(index_uid)
@@ -286,24 +355,83 @@ class Runner:
         row = self._instance.index(task.index_uid or "")
         return batching.plan_for_index(before, IndexState(row is not None, row.primary_key if row else None), self._limits)
 
+    def _strategy(self, plan: Plan) -> str:
+        is_all = plan.shape in batching.JOINS and len(plan.tasks) == self._queue.count_enqueued()
+        return batching.ALL_TASKS if is_all else plan.strategy
+
     def _start_batch(self, plan: Plan) -> bool:
-        first = plan.tasks[0]
-        strategy = plan.strategy
-        if plan.shape in batching.JOINS and len(plan.tasks) == self._queue.count_enqueued():
-            strategy = batching.ALL_TASKS
-        running = self._queue.start(plan.tasks, strategy, _describe)
-        if KINDS[first.kind].is_global:
-            self._run_global(running)
-            return True
-        job = _Job(plan, running, first.index_uid or _ALL_INDEXES)
-        if KINDS[first.kind].runs_beside:
-            self._begin_export(job)
-            return True
-        with self._changed:
-            self._busy[job.index_uid] = job
-            self._jobs.append(job)
-            self._changed.notify_all()
+        running = self._queue.start(plan.tasks, self._strategy(plan), _describe)
+        self._start_job(_Job(plan, running, plan.tasks[0].index_uid or _ALL_INDEXES))
         return True
+
+    def _start_job(self, job: _Job) -> None:
+        kind = job.kind
+        if kind.is_global:
+            self._run_global(job.running)
+        elif kind.runs_beside:
+            self._begin_export(job)
+        else:
+            with self._changed:
+                self._busy[job.index_uid] = job
+                self._jobs.append(job)
+                self._changed.notify_all()
+
+    # Batches that the log of a cluster has begun
+
+    def _join(self, cluster: Cluster) -> None:
+        cluster.on_begun = self._add_begun
+        cluster.on_leadership.append(self.wake)
+        for begun in cluster.begun_before():
+            self._add_begun(begun)
+
+    def _add_begun(self, begun: BegunBatch) -> None:
+        tasks = self._queue.tasks_of(begun.tasks, with_content=True)
+        running = self._queue.start(tasks, begun.strategy, _describe, (begun.uid, begun.started_at))
+        job = _Job(Plan(tasks, begun.shape, begun.strategy), running, tasks[0].index_uid or _ALL_INDEXES)
+        with self._changed:
+            self._waiting.append(job)
+        self.wake()
+
+    def _start_waiting(self) -> bool:
+        """Start the first of the waiting batches that need not wait for an earlier one; False when all must wait."""
+        with self._changed:
+            waiting = list(self._waiting)
+        held: set[str] = set()  # indexes for which an earlier batch waits
+        for job in waiting:
+            if job.kind.is_global or job.kind.is_archive:  # it begins when all before it have ended, and all after it wait
+                if held or not self._is_idle():
+                    return False
+            elif job.kind.runs_beside:
+                if self._export is not None:
+                    continue
+            elif job.index_uid in held or not self._can_start_on(job.index_uid):
+                held.add(job.index_uid)
+                continue
+            with self._changed:
+                self._waiting = [each for each in self._waiting if each is not job]
+            try:
+                self._start_job(job)
+            except Exception:  # a global one could not be finished
+                self._start_again(job)
+                raise
+            return True
+        return False
+
+    def _start_again(self, job: _Job) -> None:
+        """A batch that the log has begun could not be finished here: it is tried until it can."""
+        assert self._cluster is not None
+        self._cluster.stumbled(f"batch {job.running.batch.uid} could not be finished on this node")
+        with self._changed:
+            self._waiting.insert(0, _Job(job.plan, job.running, job.index_uid))
+
+    def _return(self, job: _Job) -> None:
+        """A batch does not end now: its tasks are enqueued again, or stay in the batch that the log has begun."""
+        if self._cluster is None:
+            self._queue.requeue(job.running)
+
+    def _sealed(self, running: RunningBatch, outcome: Callable[[], dict[str, Any]]) -> Mapping[str, Any] | None:
+        """The end of a batch as the log has it; None without a cluster. outcome: what the log gets from the leader."""
+        return None if self._cluster is None else self._cluster.sealed(running.batch.uid, outcome)
 
     # Maintenance
 
@@ -358,18 +486,20 @@ class Runner:
     def _run_global(self, running: RunningBatch) -> None:
         first = next(iter(running.tasks.values()))
         progress = Progress()
-        if first.kind == "taskCancelation":
+        if first.kind == "taskCancelation" and self._cluster is None:  # there, a batch that has begun is run by all
             self._stop_batches_of(first.content["uids"])
+        end = self._sealed(running, dict)  # before its transaction, in which nothing of the log could be applied
         try:
             with self._instance.changing(), self._queue.finishing() as connection:
                 ended = global_tasks.run(self._instance, connection, running, progress)
-                self._complete(running, ended, progress)
+                self._complete(running, ended, progress, end)
                 self._store_end(connection, running, ended)
         except Exception as error:
-            self._queue.requeue(running)
+            if self._cluster is None:
+                self._queue.requeue(running)
             self._on_bug(f"batch {running.batch.uid} could not be finished: {error!r}")
             raise
-        self._queue.forget(running)
+        self._forget(running)
         if first.kind == "indexSwap":
             self._stale = None  # by names, which have other files now
         global_tasks.remove_payloads(self._queue, ended)
@@ -406,10 +536,14 @@ class Runner:
         job.writer = self._exporter
         try:
             self._run_export(job)
+        except ClusterStopped:
+            pass
         except Exception as error:  # such as a full disk
-            self._queue.requeue(job.running)
+            self._return(job)
             self._on_bug(f"batch {job.running.batch.uid} could not be finished: {error!r}")
             self._pause()
+            if self._cluster is not None:
+                self._start_again(job)
         self._exporter.close()  # exports are rare: give its memory back
         with self._changed:
             self._export = None
@@ -423,6 +557,19 @@ class Runner:
 
         (task,) = job.running.tasks.values()
         exports.discard_records(self._instance, [task])
+        end = self._sealed(job.running, lambda: {"outcome": self._export_outcome(job, task)})
+        outcome = end["outcome"] if end else self._export_outcome(job, task)
+        if outcome is None:
+            self._return(job)
+        else:
+            self._finish(job, None, [_with_outcome(task, outcome)], None, end)
+        if not self._stopping:
+            exports.discard_records(self._instance)
+
+    def _export_outcome(self, job: _Job, task: Task) -> dict[str, Any] | None:
+        """Have indexes exported; details and error of the task, None when the export was canceled or stopped."""
+        from svcd.tasks import exports
+
         outcome: dict[str, Any] = {"error": None}
         try:
             if not job.is_canceled and not self._stopping:
@@ -433,12 +580,14 @@ class Runner:
                 self._on_bug(str(death))
             outcome = {"error": error_object("internal", _crash_message(death))}
         if job.is_canceled or self._stopping and "exported" not in outcome:
-            self._queue.requeue(job.running)
-        else:
-            shown = {"details": {"indexes": outcome.get("exported")}, "error": outcome["error"]}
-            self._finish(job, None, [_with_outcome(task, shown)], None)
-        if not self._stopping:
-            exports.discard_records(self._instance)
+            self._check_stop()
+            return None
+        return {"details": {"indexes": outcome.get("exported")}, "error": outcome["error"]}
+
+    def _check_stop(self) -> None:
+        """Raise ClusterStopped where the log waits for the outcome of a batch that was stopped."""
+        if self._cluster is not None:
+            raise ClusterStopped
 
     def _stoppable(self, job: _Job) -> ReportProgress:
         """The callback for the progress of an export; kills a process that was not yet there to be killed when it should end."""
@@ -485,10 +634,14 @@ class Runner:
             else:
                 with self._instance.changing():
                     self._change_index(job, writer)
+        except ClusterStopped:
+            pass
         except Exception as error:  # the tasks are requeued, and tried again by the next batch of the index
-            self._queue.requeue(job.running)
+            self._return(job)
             self._on_bug(f"batch {job.running.batch.uid} could not be finished: {error!r}")
             self._pause()
+            if self._cluster is not None:
+                self._start_again(job)
 
     def _change_index(self, job: _Job, writer: IndexingProcess) -> None:
         """Run a batch of one index."""
@@ -515,21 +668,26 @@ class Runner:
 
     def _run_indexing(self, job: _Job, row: IndexRow | None, writer: IndexingProcess) -> None:
         uuid = self._instance.uuid_of(job.index_uid) or str(uuids.uuid4())
-        target = row or IndexRow(job.index_uid, uuid, quantities.now(), quantities.now())
+        begun_at = job.running.batch.started_at
+        target = row or IndexRow(job.index_uid, uuid, begun_at, begun_at)
         job.is_new = row is None
+        job.file = self._instance.index_path(target.uuid)
         request = self._request(job, target)
         job.running.batch.progress = job.progress.view
         try:
             answer = self._indexing_answer(job, target, writer, request)
         except IndexingProcessCrashed as crash:
             self._on_bug(str(crash))
+            self._check_crashes(job, crash)
             error = error_object("internal", _crash_message(crash))
             self._finish(job, row, [_failed(task, error) for task in job.running.tasks.values()], None)
             self._discard_new_file(job, target)
             return
+        if answer is not None and answer.get("needsAnswers"):
+            answer = self._with_answers(job, target, writer)
         if answer is None:
             self._discard_new_file(job, target)
-            self._queue.requeue(job.running)
+            self._return(job)
             return
         if answer.get("isDiskFull"):
             self._end_on_full_disk(job, row, target, answer["outcomes"])
@@ -540,6 +698,8 @@ class Runner:
         if len(others) == len(job.running.tasks):  # else the tasks would be claimed and requeued for ever
             raise RuntimeError("the indexing process answered for none of the tasks")
         # Stored outcomes of a batch before a restart may cover fewer tasks; the others are requeued.
+        if others and self._cluster is not None:
+            raise RuntimeError(f"the file of index {job.index_uid} is ahead of the log")
         self._queue.requeue(job.running, others)
         ended = [_with_outcome(task, outcomes[task.uid]) for task in job.running.tasks.values()]
         self._finish(job, row, ended, replace(target, primary_key=answer["primaryKey"], stats=answer["stats"]))
@@ -549,10 +709,39 @@ class Runner:
         with self._changed:
             self._mark_stale(job.index_uid, answer["needsMaterializedPostings"])
 
+    def _with_answers(self, job: _Job, target: IndexRow, writer: IndexingProcess) -> dict[str, Any] | None:
+        """Run a batch whose documents are embedded by a service: with the answers that the leader got, or as the leader."""
+        assert self._cluster is not None
+        path = self._instance.index_path(target.uuid)
+        end = self._cluster.end_unless_leading(job.running.batch.uid)
+        if end is not None and end.get("payload"):
+            self._cluster.take_file(end["payload"], kept_embeddings.path_of(path))
+        answer = self._indexing_answer(job, target, writer, self._request(job, target))
+        if answer is not None and answer.get("needsAnswers"):
+            if end is None:
+                raise RuntimeError("another node leads now")
+            raise RuntimeError(f"the answers of the leader for batch {job.running.batch.uid} are not those that it needs here")
+        return answer
+
+    def _shared_answers(self, job: _Job) -> dict[str, Any]:
+        """What the log gets of the answers of services, as the leader."""
+        if self._cluster is None or job.file is None or not kept_embeddings.path_of(job.file).exists():
+            return {}
+        return {"payload": self._cluster.share_file(kept_embeddings.path_of(job.file))}
+
+    def _check_crashes(self, job: _Job, crash: IndexingProcessCrashed) -> None:
+        """In a cluster only a crash that comes again and again, as on every node, may fail the tasks."""
+        uid = job.running.batch.uid
+        self._crashes[uid] = self._crashes.get(uid, 0) + 1
+        if self._cluster is not None and self._crashes[uid] < _MOST_CRASHES:
+            raise crash
+        del self._crashes[uid]
+
     def _end_on_full_disk(self, job: _Job, row: IndexRow | None, target: IndexRow,
                           outcomes: Sequence[dict[str, Any]]) -> None:
         """End a batch for which the disk has no space: tasks that free space are requeued to run alone, the others fail."""
-        if self._is_committed(job, target):  # retried: once there is space, the file says how the tasks ended
+        # Retried: once there is space, the file says how the tasks ended. A node of a cluster waits until it has space.
+        if self._cluster is not None or self._is_committed(job, target):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         freeing = [uid for uid, task in job.running.tasks.items() if task.kind in SPACE_FREEING_KINDS]
         if len(freeing) < len(job.running.tasks):
@@ -563,19 +752,27 @@ class Runner:
 
     def _run_archive(self, job: _Job, writer: IndexingProcess) -> None:
         """Have a dump or snapshot written. When canceled or stopped it leaves no file."""
+        end = self._sealed(job.running, lambda: {"outcome": self._archive_outcome(job, writer)})
+        outcome = end["outcome"] if end else self._archive_outcome(job, writer)
+        if outcome is None:
+            self._return(job)
+        else:
+            self._finish(job, None, [_with_outcome(task, outcome) for task in job.running.tasks.values()], None, end)
+
+    def _archive_outcome(self, job: _Job, writer: IndexingProcess) -> dict[str, Any] | None:
+        """Write the archive; details and error of its tasks, None when it was canceled or stopped."""
         archive = global_tasks.planned_archive(job.running, self._instance, self._folders)
         try:
             error = None if job.is_canceled else self._archive_error(job, writer, archive)
             if job.is_canceled or self._stopping and error:  # a later cancelation waits for the end of the batch
-                self._queue.requeue(job.running)
                 if archive.is_uploaded and not self._stopping:
                     self._abort_upload(writer, archive)
-                return
+                self._check_stop()
+                return None
             error = error or _publish_error(archive.publish)
         finally:
             archive.discard()
-        outcome = {"details": dict(archive.details), "error": error}
-        self._finish(job, None, [_with_outcome(task, outcome) for task in job.running.tasks.values()], None)
+        return {"details": dict(archive.details), "error": error}
 
     def _archive_error(self, job: _Job, writer: IndexingProcess, archive: global_tasks.Archive) -> Any:
         """The error of writing an archive, or None."""
@@ -611,10 +808,16 @@ class Runner:
         first = job.plan.tasks[0]
         shape = job.plan.shape if job.plan.shape in (*batching.JOINS, INDEX_DELETION) else first.kind
         return {"do": "batch", "path": str(self._instance.index_path(target.uuid)), "indexUid": job.index_uid, "shape": shape,
-                "budget": asdict(self._budget), "threads": self._threads_per_job(), "networks": self._networks, "tasks": [
+                "budget": asdict(self._budget), "threads": self._threads_per_job(), "networks": self._networks,
+                "answers": self._answers(), "tasks": [
                     {"uid": task.uid, "kind": task.kind, "content": task.content, "enqueued_at": task.enqueued_at,
                      "payload_bytes": task.payload_bytes,
                      "payload": str(folder / task.payload) if task.payload else None} for task in job.plan.tasks]}
+
+    def _answers(self) -> str:
+        if self._cluster is None:
+            return kept_embeddings.ALONE
+        return kept_embeddings.SHARE if self._cluster.is_leading() else kept_embeddings.AWAIT
 
     def _threads_per_job(self) -> int:
         """How many processes a batch that starts now may use: two when there are two workers for each running batch."""
@@ -668,17 +871,23 @@ class Runner:
 
     # The end of a batch
 
-    def _finish(self, job: _Job, before: IndexRow | None, ended: Sequence[Task], after: IndexRow | None) -> None:
-        """Store the end of a batch. before, after: row of its index; after is None when the index was not written."""
+    def _finish(self, job: _Job, before: IndexRow | None, ended: Sequence[Task], after: IndexRow | None,
+                end: Mapping[str, Any] | None = None) -> None:
+        """Store the end of a batch. before, after: row of its index; after is None when the index was not written.
+
+        end: what the log of a cluster says of it, when that is known already.
+        """
+        end = end or self._sealed(job.running, lambda: _outcome(ended, job.progress) | self._shared_answers(job))
         with self._queue.finishing() as connection:
-            self._complete(job.running, ended, job.progress)
+            self._complete(job.running, ended, job.progress, end)
+            ended_at = job.running.batch.finished_at or 0
             is_changed = any(task.status == SUCCEEDED and changes_index(task.kind, task.content, task.details)
                              for task in ended)
             if after and before is None:
-                updated_at = quantities.now() if is_changed else after.created_at
+                updated_at = ended_at if is_changed else after.created_at
                 self._instance.create_index(connection, replace(after, updated_at=updated_at))
             elif after:
-                updated_at = quantities.now() if is_changed else after.updated_at
+                updated_at = ended_at if is_changed else after.updated_at
                 self._instance.update_index(connection, job.index_uid, updated_at=updated_at,
                                             primary_key=after.primary_key, stats=after.stats)
             self._store_end(connection, job.running, ended)
@@ -691,8 +900,9 @@ class Runner:
         ended = [_with_outcome(task, {"details": counts.get(task.kind, {}), "error": None})
                  for task in job.running.tasks.values()]
         self._progress_of(job)("deleting the index", 0, 1)
+        end = self._sealed(job.running, lambda: _outcome(ended, job.progress))
         with self._queue.finishing() as connection:
-            self._complete(job.running, ended, job.progress)
+            self._complete(job.running, ended, job.progress, end)
             self._instance.delete_index(connection, job.index_uid)
             self._store_end(connection, job.running, ended)
         self._after_commit(job, ended)
@@ -701,28 +911,56 @@ class Runner:
             self._instance.reserve.restore()
 
     def _after_commit(self, job: _Job, ended: Sequence[Task]) -> None:
-        self._queue.forget(job.running)
+        self._forget(job.running)
+        if self._cluster is not None and job.file is not None:
+            kept_embeddings.KeptEmbeddings(job.file).discard()
         for task in ended:
             self._queue.remove_payload(task.payload)
         self._instance.reserve.restore()
         self._on_batch(job.running.batch, ended)
 
-    def _complete(self, running: RunningBatch, ended: Sequence[Task], progress: Progress) -> None:
-        """Set the end of a batch and of its tasks, which is the same moment; join details and stats."""
+    def _forget(self, running: RunningBatch) -> None:
+        """After the commit: the batch no longer runs."""
+        self._queue.forget(running)
+        if self._cluster is not None:
+            self._cluster.ended(running.batch.uid, list(running.tasks))
+
+
+    def _complete(self, running: RunningBatch, ended: Sequence[Task], progress: Progress, end: Mapping[str, Any] | None) -> None:
+        """Set the end of a batch and of its tasks, which is the same moment; join details and stats.
+
+        end: what the log of a cluster says of it.
+        """
         batch = running.batch
-        batch.finished_at = self._queue.next_moment()
+        batch.finished_at = end["at"] if end else self._queue.next_moment()
         own = [task for task in ended if task.uid in running.tasks]
         for task in ended:
             task.finished_at = batch.finished_at
         batch.details = views.joined_details(own)
-        batch.stats = views.batch_stats(own, progress.end(), progress.embedder_requests)
+        own_trace = (progress.end(), progress.embedder_requests)
+        batch.stats = views.batch_stats(own, *((end.get("trace", {}), end.get("requests")) if end else own_trace))
+        if end and end.get("digest", "") not in ("", _digest(own)):
+            logs.error("a batch had another outcome on the leader: compare the nodes with `svcd cluster verify`", batch=batch.uid)
         batch.progress = None
 
     def _store_end(self, connection: sqlite3.Connection, running: RunningBatch, ended: Sequence[Task]) -> None:
         """Inside finishing(): store the end of a batch and its notice for the webhooks."""
         self._queue.finish(connection, running, ended)
         batch = running.batch
+        if self._cluster is not None:
+            applied_log.remove_begun(connection, batch.uid)
         self._instance.outbox.append(connection, batch.uid, batch.finished_at or 0, map(task_line, ended))
+
+
+def _outcome(ended: Sequence[Task], progress: Progress) -> dict[str, Any]:
+    """What the log of a cluster gets of a batch that the leader has run."""
+    return {"trace": progress.end(), "requests": progress.embedder_requests, "digest": _digest(ended)}
+
+
+def _digest(ended: Sequence[Task]) -> str:
+    """The same for the same outcomes of the tasks of a batch."""
+    outcomes = [[task.uid, task.status, task.details, task.error] for task in sorted(ended, key=lambda task: task.uid)]
+    return hashlib.sha256(json.dumps(outcomes, sort_keys=True).encode()).hexdigest()
 
 
 def _log_recovered(job: _Job, ended: int, newest: int, unknown: int) -> None:

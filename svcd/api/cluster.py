@@ -1,0 +1,106 @@
+"""Routes of a cluster (docs/cluster.md): how its nodes are, copies for other nodes, and forgetting a node.
+
+Answers of a single node say that it is none of a cluster. What a node knows is given by the protocol ClusterView, because the
+search workers answer requests too, and know nothing of the cluster.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping
+from typing import Any, Protocol
+
+from svcd.api import shapes
+from svcd.api.routes import Context, HandlerResult, Route, Text
+from svcd.api.streaming import StreamBody
+from svcd.base.errors import ApiError
+from svcd.http.message import Request
+
+_TAG = "Cluster"
+AFTER_TASK = "svc-after-task"
+# How long a request waits for the task that it names in the header, and between two looks.
+_MOST_WAIT_S, _LOOK_S = 10.0, 0.003
+_RETRY_AFTER_S = 1
+_PIECE_BYTES = 1 << 18
+_ARCHIVE = "application/gzip"
+
+
+class ClusterView(Protocol):
+    """What svcd.cluster.service.ClusterService tells of the cluster."""
+
+    def summary(self) -> Mapping[str, Any]:
+        """The member `cluster` of /health."""
+
+    def status(self) -> Mapping[str, Any]:
+        """All that this node knows: itself, the leader, and every node with its lag and its hashes."""
+
+    def copy(self) -> Generator[bytes]:
+        """A snapshot of this node, in pieces. Raises ApiError."""
+
+    def drain(self, is_draining: bool) -> None:
+        """Leave it to others to lead, or take part again."""
+
+    def remove(self, name: str) -> None:
+        """Forget a node. Raises ApiError."""
+
+
+def status(ctx: Context) -> HandlerResult:
+    """The nodes, as this one knows them."""
+    return HandlerResult(200, _cluster(ctx).status())
+
+
+def copy(ctx: Context) -> HandlerResult:
+    """A copy of the data folder for another node."""
+    pieces = _cluster(ctx).copy()
+    ctx.large_answers.acquire()
+    return HandlerResult(200, Text(StreamBody(pieces, ctx.large_answers.release), _ARCHIVE))
+
+
+def drain(ctx: Context) -> HandlerResult:
+    """Leave it to other nodes to lead, until the next start or until this is undone."""
+    _cluster(ctx).drain(True)
+    return HandlerResult(200, _cluster(ctx).summary())
+
+
+def undrain(ctx: Context) -> HandlerResult:
+    """Take part in leading again."""
+    _cluster(ctx).drain(False)
+    return HandlerResult(200, _cluster(ctx).summary())
+
+
+def remove(ctx: Context) -> HandlerResult:
+    """Forget a node that will not come back, so that the log no longer waits for it."""
+    _cluster(ctx).remove(ctx.path["node"])
+    return HandlerResult(204)
+
+
+def _cluster(ctx: Context) -> ClusterView:
+    if ctx.cluster is None:
+        raise ApiError("not_in_cluster", "This instance is not a node of a cluster: it was started without `--cluster`.")
+    return ctx.cluster
+
+
+def wait_for_task(instance: Any, request: Request) -> None:
+    """Wait until the task that a request names in the header `Svc-After-Task` has ended on this node.
+
+    Raises bad_request, cluster_behind.
+    """
+    named = request.headers.get(AFTER_TASK)
+    if named is None:
+        return
+    if not (named.isascii() and named.isdigit() and len(named) <= 10):
+        raise ApiError("bad_request", f"Header `Svc-After-Task` is `{named[:100]}`, expected the `taskUid` of a write.")
+    until = time.monotonic() + _MOST_WAIT_S
+    while not instance.has_ended(int(named)):
+        if time.monotonic() > until:
+            reason = f"Task `{named}` of the header `Svc-After-Task` has not ended here within {_MOST_WAIT_S:.0f} seconds."
+            raise ApiError("cluster_behind", reason, (("Retry-After", str(_RETRY_AFTER_S)),))
+        time.sleep(_LOOK_S)
+
+
+ROUTES = (
+    Route("GET", "/cluster", status, "network.get", {200: shapes.record({})}, "Nodes of the cluster", _TAG),
+    Route("GET", "/cluster/copy", copy, "keys.get", {200: shapes.record({})}, "Copy the data folder", _TAG),
+    Route("POST", "/cluster/drain", drain, "network.update", {200: shapes.record({})}, "Let others lead", _TAG),
+    Route("DELETE", "/cluster/drain", undrain, "network.update", {200: shapes.record({})}, "Take part in leading again", _TAG),
+    Route("DELETE", "/cluster/nodes/{node}", remove, "network.update", {204: {}}, "Forget a node", _TAG),
+)

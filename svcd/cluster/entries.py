@@ -1,0 +1,97 @@
+"""The entries of the log as bytes: JSON, and what does not fit into an entry as pieces beside the log.
+
+An entry has the member `kind` and those of its kind, documented at `apply` in svcd.cluster.applier. `at` is the moment at which
+the node that wrote it did so, in nanoseconds.
+"""
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from svcd.cluster.log import MOST_PIECE_BYTES, Log
+
+Entry = Mapping[str, Any]
+
+# Larger entries are stored in pieces: every node reads the log often, and few entries are large.
+MOST_INLINE_BYTES = 64 << 10
+MOST_SMALL_BYTES = 32 << 10  # of a payload that is in the entry itself
+_READ_BYTES = MOST_PIECE_BYTES - 1  # a piece begins with a mark
+_PACKED, _PLAIN = b"z", b"="
+_SUFFIX = ".entry"
+
+
+class Damaged(Exception):
+    """What the log holds is not what was put there."""
+
+
+def encode(log: Log, identity: str, entry: Entry) -> bytes:
+    """The bytes to append; puts the pieces of a large entry into the log first. Raises Unavailable."""
+    body = json.dumps({**entry, "identity": identity}, ensure_ascii=False, separators=(",", ":")).encode()
+    if len(body) <= MOST_INLINE_BYTES:
+        return body
+    packed = zlib.compress(body, 1)
+    pieces = [packed[at:at + MOST_PIECE_BYTES] for at in range(0, len(packed), MOST_PIECE_BYTES)]
+    for place, piece in enumerate(pieces):
+        log.put_piece(identity + _SUFFIX, place, piece)
+    digest = hashlib.sha256(packed).hexdigest()
+    return json.dumps({"stored": identity + _SUFFIX, "pieces": len(pieces), "sha256": digest}).encode()
+
+
+def decode(log: Log, body: bytes) -> Entry:
+    """The opposite. Raises Unavailable, MissingPiece, Damaged."""
+    entry: dict[str, Any] = json.loads(body)
+    if "stored" not in entry:
+        return entry
+    packed = b"".join(log.get_piece(entry["stored"], place) for place in range(entry["pieces"]))
+    if hashlib.sha256(packed).hexdigest() != entry["sha256"]:
+        raise Damaged(f"the pieces of {entry['stored']} have another SHA-256 than the entry says")
+    return {**json.loads(zlib.decompress(packed)), "stored": entry["stored"]}
+
+
+def payloads_of(body: bytes) -> Iterator[str]:
+    """The names under which pieces of an entry are kept beside the log."""
+    entry = json.loads(body)
+    if "stored" in entry:
+        yield entry["stored"]
+    if "pieces" in (entry.get("payload") or ()):
+        yield entry["payload"]["name"]
+
+
+# Payloads: the uploaded documents of a task, which every node keeps as a file until the task has ended
+
+
+def put_payload(log: Log, path: Path) -> dict[str, Any]:
+    """What an entry has of a file as its member `payload`. Puts a large one into the log, piece by piece. Raises Unavailable."""
+    if path.stat().st_size <= MOST_SMALL_BYTES:
+        return {"name": path.name, "content": base64.b64encode(zlib.compress(path.read_bytes(), 1)).decode()}
+    digest, pieces = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        for pieces, piece in enumerate(iter(lambda: file.read(_READ_BYTES), b""), 1):
+            packed = zlib.compress(piece, 1)
+            log.put_piece(path.name, pieces - 1, _PACKED + packed if len(packed) < len(piece) else _PLAIN + piece)
+            digest.update(piece)
+    return {"name": path.name, "pieces": pieces, "sha256": digest.hexdigest()}
+
+
+def read_payload(log: Log, payload: Mapping[str, Any]) -> Iterator[bytes]:
+    """The content of a payload, piece by piece. Raises Unavailable, MissingPiece, and at the end Damaged."""
+    if "content" in payload:
+        yield zlib.decompress(base64.b64decode(payload["content"]))
+        return
+    digest = hashlib.sha256()
+    for piece in _pieces(log, payload):
+        digest.update(piece)
+        yield piece
+    if digest.hexdigest() != payload["sha256"]:
+        raise Damaged(f"payload {payload['name']} has another SHA-256 than the entry of its task says")
+
+
+def _pieces(log: Log, payload: Mapping[str, Any]) -> Iterable[bytes]:
+    for place in range(payload["pieces"]):
+        piece = log.get_piece(payload["name"], place)
+        yield zlib.decompress(piece[1:]) if piece[:1] == _PACKED else piece[1:]

@@ -1,0 +1,141 @@
+"""What a start with --cluster does before the data folder is opened: finds out whether it is of this cluster, and gets a copy of
+a peer's folder if the log no longer has all that is missing.
+
+The record `cluster` beside the log has its uid, and whether the first node came with data of its own, which the log has not.
+"""
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import tempfile
+import uuid as uuids
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from svcd.base import logs
+from svcd.cluster.log import Log, Trimmed
+from svcd.cluster.members import NODES
+from svcd.index import schema
+from svcd.index.connections import open_reader, open_writer, write_transaction
+from svcd.instance import applied_log
+from svcd.instance.applied_log import Position
+
+CLUSTER = "cluster"
+_CONTENT = ("tasks", "indexes", "webhooks", "features", "network", "chat_workspaces")
+_READ_S = 600.0  # until a peer begins to send a copy
+_BLOCK = 1 << 20
+
+Unpack = Callable[[Path, Path], None]
+
+
+class CannotJoin(RuntimeError):
+    """The data folder is of another cluster, or no peer has a copy for it."""
+
+
+def join(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack) -> Position:
+    """Make the data folder one of this cluster; where its log is to be applied from.
+
+    unpack: makes a data folder of a snapshot (path, folder). Raises CannotJoin, Unavailable, OSError.
+    """
+    position = _stored(folder)
+    record = log.records(CLUSTER).get(CLUSTER)
+    if record is None:
+        seed = {"uid": str(uuids.uuid4()), "seed": name if position is None and _has_content(folder) else None}
+        if position is not None or log.last():
+            raise CannotJoin("the log has no record of its cluster, though it, or this data folder, has been used in one")
+        log.compare_and_set(CLUSTER, json.dumps(seed).encode(), 0)
+        record = log.records(CLUSTER)[CLUSTER]
+    cluster = json.loads(record.value)
+    if position is not None and position.log != cluster["uid"]:
+        raise CannotJoin(f"the data folder {folder} is of another cluster: name an empty one with --db-path")
+    if position is not None and position.applied > log.last():
+        raise CannotJoin(f"the data folder {folder} has entries that the log has lost: begin a new log, with another name in its "
+                         "address, and this node first")
+    if position is None and _has_content(folder) and cluster["seed"] != name:
+        raise CannotJoin(f"the data folder {folder} has data of its own, which the cluster does not have: name an empty one with "
+                         "--db-path, or begin a new cluster with this node")
+    if position is None and _has_content(folder):
+        return _set(folder, Position(cluster["uid"]))
+    if position is None and cluster["seed"] is not None or not _reaches(log, 0 if position is None else position.applied):
+        _copy_a_peer(log, folder, name, master_key, unpack)
+        position = _stored(folder)
+        if position is None or position.log != cluster["uid"]:
+            raise CannotJoin("the copy of a peer is not of this cluster")
+        return position
+    return position or _set(folder, Position(cluster["uid"]))
+
+
+def _reaches(log: Log, applied: int) -> bool:
+    """Has the log all that comes after an entry?"""
+    try:
+        log.read(applied, 1, 0)
+    except Trimmed:
+        return False
+    return True
+
+
+def _stored(folder: Path) -> Position | None:
+    path = folder / "instance.sqlite"
+    if not path.exists():
+        return None
+    with closing(open_reader(path)) as reader:
+        return applied_log.position(reader)
+
+
+def _has_content(folder: Path) -> bool:
+    path = folder / "instance.sqlite"
+    if not path.exists():
+        return False
+    with closing(open_reader(path)) as reader:
+        return any(reader.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0] for table in _CONTENT)
+
+
+def _set(folder: Path, position: Position) -> Position:
+    folder.mkdir(parents=True, exist_ok=True)
+    with closing(open_writer(folder / "instance.sqlite")) as connection:
+        schema.prepare(connection, schema.INSTANCE)
+        with write_transaction(connection):
+            if not position.applied and not _rows(connection):  # keys of an earlier start are made anew through the log
+                connection.execute("DELETE FROM keys")
+            applied_log.set_position(connection, position)
+    return position
+
+
+def _rows(connection: Any) -> bool:
+    return any(connection.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0] for table in _CONTENT)
+
+
+def _copy_a_peer(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack) -> None:
+    """Replace the data folder by a copy of that of another node."""
+    peers = [json.loads(record.value) for key, record in log.records(NODES).items() if key != NODES + name]
+    reasons = []
+    for peer in sorted(peers, key=lambda peer: -int(peer["applied"])):
+        try:
+            with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=".svcd-copy-") as made:
+                _download(peer["url"], master_key, Path(made) / "copy")
+                unpack(Path(made) / "copy", Path(made) / "data")
+                if folder.exists():
+                    shutil.rmtree(folder)
+                (Path(made) / "data").replace(folder)
+            logs.info("copied the data folder of another node", node=peer["url"])
+            return
+        except (OSError, http.client.HTTPException, RuntimeError) as error:
+            reasons.append(f"{peer['url']}: {error}")
+    raise CannotJoin("the log no longer has all that this node lacks, and no other node gave a copy of its data: "
+                     + ("; ".join(reasons) or "there is no other node"))
+
+
+def _download(url: str, master_key: str, path: Path) -> None:
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    with closing(kind(parts.hostname or "", parts.port, timeout=_READ_S)) as connection:
+        connection.request("GET", "/cluster/copy", headers={"Authorization": f"Bearer {master_key}"})
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise OSError(f"status {answer.status}: {answer.read(1000).decode(errors='replace')}")
+        with path.open("wb") as file:
+            shutil.copyfileobj(answer, file, _BLOCK)

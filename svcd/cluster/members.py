@@ -1,0 +1,221 @@
+"""The nodes of a cluster as each sees the others, the lease of the leader, and the trimming of the log.
+
+Records beside the log: `lease` (who leads, with a number that is raised with each renewal) and `node/NAME` of every node.
+No clock is trusted: a record counts as alive while it changes, as seen by the monotonic clock of the one who looks. A leader that
+could not renew its lease in time ceases before another takes it; and should it not notice, the log ignores what it writes after
+the entry `term` of its successor.
+
+Thread: "svcd-members", between start() and stop().
+"""
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid as uuids
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from svcd import __version__
+from svcd.base import logs
+from svcd.cluster.entries import payloads_of
+from svcd.cluster.log import Log, Record, Trimmed, Unavailable
+from svcd.cluster.node import MOST_ENTRIES, Node
+
+LEASE, NODES = "lease", "node/"
+# The lease is renewed every BEAT_S, and taken by another when it has not changed for LEASE_S. A leader ceases earlier.
+BEAT_S, LEASE_S = 0.4, 2.0
+_OWN_LEASE_S = 1.6
+# A node that has nothing new to tell writes its record this often.
+_QUIET_S = 2.0
+# The log is trimmed when all nodes have applied this many entries more than it was trimmed to, and looked at this often.
+TRIM_AFTER, _TRIM_S = 1000, 5.0
+
+
+@dataclass
+class Member:
+    """One node as it told. applied: number of the newest entry that it has applied; age_s: since its record changed."""
+
+    name: str
+    url: str
+    applied: int
+    version: str
+    age_s: float
+    hashes: Mapping[str, Any] = field(default_factory=dict)
+    fault: str | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """Has it told something of late?"""
+        return self.age_s < 3 * _QUIET_S
+
+
+class Members:
+    """What a node tells of itself and knows of others. url: where other nodes and clients reach this one.
+
+    hashes: the hashes of the content of the indexes, as they are told to others.
+    """
+
+    def __init__(self, node: Node, log: Log, url: str, hashes: Callable[[], Mapping[str, Any]] = dict) -> None:
+        self._node = node
+        self._log = log
+        self._url = url
+        self._hashes = hashes
+        self.is_draining = False  # leaves it to others to lead
+        self._session = uuids.uuid4().hex
+        self._beat = 0
+        self._seen: dict[str, tuple[int, float]] = {}  # key of a record -> its revision, and since when it has that
+        self._records: Mapping[str, Record] = {}
+        self._told: dict[str, Any] = {}
+        self._told_at = self._trimmed_at = float("-inf")
+        self._trimmed = 0
+        self._reached_at = time.monotonic()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="svcd-members")
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread, and give the lease to who wants it."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self._node.is_leading():
+            self._node.renew(0.0)
+            try:
+                self._resign()
+            except Unavailable:  # it runs out by itself
+                pass
+
+    # What is known
+
+    def all(self) -> list[Member]:
+        """The nodes, ordered by name."""
+        now = time.monotonic()
+        members = []
+        for key, record in sorted(self._records.items()):
+            if key.startswith(NODES):
+                told = json.loads(record.value)
+                members.append(Member(key.removeprefix(NODES), told["url"], told["applied"], told["version"],
+                                      now - self._seen[key][1], told.get("hashes", {}), told.get("fault")))
+        return members
+
+    def leader(self) -> str | None:
+        """The node that holds the lease, as far as it is known here; None while none does."""
+        found = self._records.get(LEASE)
+        if found is None or time.monotonic() - self._seen[LEASE][1] > LEASE_S:
+            return None
+        holder: str | None = json.loads(found.value)["holder"]
+        return holder
+
+    def has_quorum(self) -> bool:
+        """Did the servers of the log answer of late?"""
+        return time.monotonic() - self._reached_at < LEASE_S
+
+    def remove(self, name: str) -> bool:
+        """Forget a node, so that the log is trimmed without it; False when there is none. Raises Unavailable."""
+        record = self._log.records(NODES).get(NODES + name)
+        return record is not None and self._log.compare_and_set(NODES + name, None, record.revision) is not None
+
+    # The beat
+
+    def _run(self) -> None:
+        while not self._stopping.wait(BEAT_S):
+            try:
+                self.look()
+            except Unavailable:
+                self._node.renew(min(time.monotonic(), self._reached_at + _OWN_LEASE_S))
+            except Exception as bug:  # the beat goes on: without it the node would lose its lease for good
+                logs.failure("bug", bug)
+
+    def look(self) -> None:
+        """Read all records, renew or take the lease, tell of this node, trim. Raises Unavailable."""
+        begun = time.monotonic()
+        self._records = self._log.records("")
+        self._reached_at = time.monotonic()
+        for key, record in self._records.items():
+            if self._seen.get(key, (0, 0.0))[0] != record.revision:
+                self._seen[key] = record.revision, self._reached_at
+        self._hold_or_take(begun)
+        self._tell()
+        if self._node.is_leading() and time.monotonic() - self._trimmed_at > _TRIM_S:
+            self._trimmed_at = time.monotonic()
+            self._trim()
+
+    def _hold_or_take(self, begun: float) -> None:
+        found = self._records.get(LEASE)
+        lease: dict[str, Any] = json.loads(found.value) if found else {"holder": None, "session": None, "term": 0}
+        if lease["session"] == self._session:
+            if not self._may_lead():
+                self._node.renew(0.0)
+                self._resign()
+            elif self._write_lease(int(lease["term"]), found):
+                self._node.renew(begun + _OWN_LEASE_S)
+                if not self._node.is_leading():  # its first entry could not be written at once
+                    self._lead(int(lease["term"]) + 1, begun)
+            return
+        self._node.renew(0.0)
+        is_free = lease["holder"] in (None, self._node.name)
+        if self._may_lead() and (is_free or begun - self._seen[LEASE][1] > LEASE_S):
+            self._lead(int(lease["term"]) + 1, begun)
+
+    def _may_lead(self) -> bool:
+        return self._node.is_fit() and not self.is_draining
+
+    def _lead(self, term: int, begun: float) -> None:
+        found = self._records.get(LEASE)
+        revision = self._write_lease(term, found)
+        if revision:
+            self._node.lead(term, begun + _OWN_LEASE_S)
+
+    def _write_lease(self, term: int, found: Record | None) -> int | None:
+        self._beat += 1
+        value = {"holder": self._node.name, "session": self._session, "term": term, "beat": self._beat}
+        revision = self._log.compare_and_set(LEASE, json.dumps(value).encode(), found.revision if found else 0)
+        if revision:
+            self._records = {**self._records, LEASE: Record(json.dumps(value).encode(), revision)}
+        return revision
+
+    def _resign(self) -> None:
+        found = self._log.records(LEASE).get(LEASE)
+        if found and json.loads(found.value)["session"] == self._session:
+            value = {**json.loads(found.value), "holder": None, "session": None}
+            self._log.compare_and_set(LEASE, json.dumps(value).encode(), found.revision)
+
+    def _tell(self) -> None:
+        told = {"url": self._url, "applied": self._node.position.applied, "version": __version__, "hashes": dict(self._hashes()),
+                "fault": self._node.fault}
+        now = time.monotonic()
+        if told == self._told and now - self._told_at < _QUIET_S:
+            return
+        key = NODES + self._node.name
+        found = self._records.get(key)
+        if self._told and found and json.loads(found.value)["session"] != self._session:
+            self._node.on_lost(f"another node has the name {self._node.name} too")
+            return
+        self._beat += 1
+        value = json.dumps({**told, "beat": self._beat, "session": self._session}).encode()
+        if self._log.compare_and_set(key, value, found.revision if found else 0):
+            self._told, self._told_at = told, now
+
+    def _trim(self) -> None:
+        """Forget the entries that all nodes have applied, and the pieces that belong to them."""
+        upto = min((member.applied for member in self.all()), default=0)
+        if upto - self._trimmed < TRIM_AFTER:
+            return
+        after = self._trimmed
+        while after < upto:
+            try:
+                found = [(number, body) for number, body in self._log.read(after, MOST_ENTRIES, 0) if number <= upto]
+            except Trimmed as trimmed:
+                after = trimmed.first - 1
+                continue
+            for _, body in found:
+                for name in payloads_of(body):
+                    self._log.drop_pieces(name)
+            after = found[-1][0] if found else upto
+        self._log.trim(upto)
+        self._trimmed = upto

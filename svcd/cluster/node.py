@@ -1,0 +1,336 @@
+"""One node of a cluster: sends what it accepts through the log, applies the log, and, while it leads, says what runs next.
+
+Threads: "svcd-log" applies what others have written; a thread that has written something applies up to it itself, so its caller
+waits for no poll. "svcd-members" is that of svcd.cluster.members. `_applying` lets one thread apply at a time; `_changed` guards
+`_ends`, `_leader`, `_term` and `_stopping`, and is notified when one of them or the position changes.
+
+The runner (svcd.tasks.runner) asks is_leading(), begin() and sealed(), and is told of the batches that have begun. See
+docs/cluster.md.
+"""
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import threading
+import time
+import uuid as uuids
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from svcd.base import logs, quantities
+from svcd.base.errors import ApiError
+from svcd.cluster import entries
+from svcd.cluster.applier import Applier, rows_entry, task_entry
+from svcd.cluster.entries import Damaged, Entry
+from svcd.cluster.log import Log, MissingPiece, Trimmed, Unavailable
+from svcd.instance import applied_log
+from svcd.instance.applied_log import BegunBatch, ClusterStopped, Position
+from svcd.instance.instance import Instance
+from svcd.instance.rows import RowChange
+from svcd.instance.task_records import Task
+
+# Entries that are read, and applied in one transaction, at once.
+MOST_ENTRIES = 250
+# How long a read waits for entries, and a thread that applies what it wrote between two looks.
+WAIT_S, LOOK_S = 1.0, 0.002
+# Pause after the log could not be read.
+RETRY_S = 0.25
+RETRY_AFTER_S = 1
+# How long a node that could not finish a batch leaves it to others to lead.
+UNFIT_S = 15.0
+
+
+class Node:
+    """A node. name: of this node. timeout_s: how long a write may take until it is refused."""
+
+    def __init__(self, instance: Instance, log: Log, position: Position, *, name: str, timeout_s: float = 5.0) -> None:
+        self.name = name
+        self.log = log
+        self.on_begun: Callable[[BegunBatch], None] = lambda batch: None  # called with each batch that has begun, in order
+        self.on_leadership: list[Callable[[], None]] = []  # called when this node begins or ceases to lead
+        self.on_lost: Callable[[str], None] = lambda reason: None  # called when the log no longer has what this node needs
+        self._instance = instance
+        self._timeout_s = timeout_s
+        self._applier = Applier(instance, log, position)
+        self._applier.on_begun = lambda batch: self.on_begun(batch)  # noqa: PLW0108 (it is set later)
+        self._applier.on_end = self._note_end
+        self._applier.on_term = self._note_term
+        self._applier.on_result = self._note_result
+        self._applying = threading.Lock()
+        self._changed = threading.Condition()
+        self._awaited: dict[str, list[Any]] = {}  # identity of an entry of this node -> what came of it, once applied
+        self._ends: dict[int, Entry] = {}
+        self._begun_before: list[BegunBatch] = []
+        self._leader: str | None = None
+        self._leads_until = 0.0
+        self._own_term = -1
+        self._stopping = False
+        self._fault: str | None = None
+        self._stumbled_at, self._stumbled_over = float("-inf"), ""
+        self._thread = threading.Thread(target=self._follow, name="svcd-log")
+
+    @property
+    def position(self) -> Position:
+        """How far the log is applied here."""
+        return self._applier.position
+
+    @property
+    def fault(self) -> str | None:
+        """Why this node does not follow the log at the moment; None when it does."""
+        return self._fault or (None if self.is_fit() else self._stumbled_over)
+
+    # Start and stop
+
+    def open(self) -> None:
+        """Take over the writes of the instance. Batches that had begun before the start are told by tell_begun()."""
+        with self._instance.read_instance() as connection:
+            self._begun_before = applied_log.begun_batches(connection)
+        self._applier.restore(self._begun_before)
+        self._ends = {batch.uid: batch.end for batch in self._begun_before if batch.end}
+        self._instance.queue.replicate = self._enqueue
+        self._instance.rows.replicate = self._change_rows
+        self._instance.outbox.replicate = self._note_delivery
+
+    def begun_before(self) -> Sequence[BegunBatch]:
+        """The batches that had begun before the start."""
+        return self._begun_before
+
+    def start(self) -> None:
+        """Start to follow the log."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop to follow the log; waits for what is being applied."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    # What is accepted
+
+    def _enqueue(self, draft: Task) -> Task:
+        path = None if draft.payload is None else self._instance.queue.payload_folder / draft.payload
+        try:
+            payload = None if path is None else entries.put_payload(self.log, path)
+            task: Task = self._submit(task_entry(draft, payload))
+            return task
+        except Unavailable as failure:
+            if path is not None:
+                with self._applying:  # if it has been written after all, it is applied from the pieces in the log
+                    path.unlink(missing_ok=True)
+            raise _unavailable(failure) from None
+
+    def _change_rows(self, changes: Sequence[RowChange]) -> bool:
+        try:
+            return bool(self._submit(rows_entry(changes)))
+        except Unavailable as failure:
+            raise _unavailable(failure) from None
+
+    def _note_delivery(self, webhook: str, batch_uid: int) -> None:
+        while not self._stopping:
+            try:
+                self._submit({"kind": "delivered", "webhook": webhook, "batch": batch_uid})
+                return
+            except Unavailable:  # if this node dies before it could note it, its successor delivers it again
+                self._pause()
+
+    def _submit(self, entry: Entry) -> Any:
+        """Append an entry and apply the log up to it; what came of it. Raises Unavailable."""
+        identity = uuids.uuid4().hex
+        until = time.monotonic() + self._timeout_s
+        result = self._awaited[identity] = []
+        try:
+            number = self._append(identity, {**entry, "at": quantities.now()}, until)
+            self._apply_up_to(number, until)
+        finally:
+            self._awaited.pop(identity, None)
+        return result[0]
+
+    def _append(self, identity: str, entry: Entry, until: float) -> int:
+        while True:
+            try:
+                return self.log.append(identity, entries.encode(self.log, identity, entry))
+            except Unavailable:
+                if self._stopping or time.monotonic() + RETRY_S > until:
+                    raise
+                time.sleep(RETRY_S)
+
+    def _apply_up_to(self, number: int, until: float) -> None:
+        while self.position.applied < number:
+            if self._applying.acquire(timeout=max(0.0, until - time.monotonic())):
+                try:
+                    if self.position.applied < number:
+                        self._apply(self.log.read(self.position.applied, MOST_ENTRIES, 0))
+                except (sqlite3.Error, OSError, MissingPiece, Damaged, Trimmed) as error:
+                    raise Unavailable(f"this node could not apply the log: {error}") from None
+                finally:
+                    self._applying.release()
+            if self.position.applied < number:
+                if time.monotonic() > until:
+                    raise Unavailable("the log has taken it, but this node has not applied it yet")
+                time.sleep(LOOK_S)
+
+    # What is applied
+
+    def _follow(self) -> None:
+        while not self._stopping:
+            try:
+                found = self.log.read(self.position.applied, MOST_ENTRIES, WAIT_S)
+                if found:
+                    with self._applying:
+                        self._apply(found)
+                self._set_fault(None)
+            except Trimmed as trimmed:
+                self.on_lost(f"{trimmed}, this node has applied {self.position.applied}")
+                return
+            except Exception as error:  # no quorum, a full disk, an entry of a newer svcd: tried again
+                self._set_fault(f"{type(error).__name__}: {error}")
+                self._pause()
+
+    def _apply(self, found: Sequence[tuple[int, bytes]]) -> None:
+        """Apply entries, but for those that are applied already. Under `_applying`."""
+        fresh = [(number, entries.decode(self.log, body)) for number, body in found if number > self.position.applied]
+        if not fresh:
+            return
+        self._applier.apply(fresh)
+        self._instance.queue.listeners.notify()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _set_fault(self, fault: str | None) -> None:
+        if fault != self._fault:
+            self._fault = fault
+            if fault is None:
+                logs.info("the log of the cluster is followed again")
+            else:
+                logs.warn("the log of the cluster cannot be followed at the moment", reason=fault)
+
+    def _pause(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping, RETRY_S)
+
+    def wait_for(self, is_met: Callable[[], bool], within_s: float) -> bool:
+        """Wait until a condition that follows from the log is met; False when it is not in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._stopping or is_met(), within_s) and is_met()
+
+    def stumbled(self, reason: str) -> None:
+        """A batch could not be finished here, such as for a full disk: another node should lead for a while."""
+        self._stumbled_at, self._stumbled_over = time.monotonic(), reason
+
+    def is_fit(self) -> bool:
+        """Could this node lead?"""
+        return self._fault is None and time.monotonic() - self._stumbled_at > UNFIT_S
+
+    # Leading
+
+    @property
+    def leader(self) -> str | None:
+        """The name of the node that took the lease last, as far as the log is applied here."""
+        return self._leader
+
+    def is_leading(self) -> bool:
+        """Does this node hold the lease, and has it applied all that its predecessors wrote?"""
+        return self._own_term == self.position.term and time.monotonic() < self._leads_until
+
+    def lead(self, term: int, until: float) -> None:
+        """Begin to lead with a new term; it holds until a moment of the monotonic clock. Raises Unavailable."""
+        self._leads_until = until
+        if self._submit({"kind": "term", "term": term, "node": self.name}):
+            self._own_term = term
+            logs.info("this node leads the cluster", node=self.name, term=term)
+            self._tell_leadership()
+
+    def renew(self, until: float) -> None:
+        """Go on leading until a later moment; in the past: cease."""
+        led = self.is_leading()
+        self._leads_until = until
+        if led != self.is_leading():
+            self._tell_leadership()
+
+    def _tell_leadership(self) -> None:
+        for tell in self.on_leadership:
+            tell()
+
+    def begin(self, tasks: Iterable[Task], shape: str, strategy: str) -> bool:
+        """As the leader: have a batch run by all. False when the log could not be written, or another node leads."""
+        try:
+            return bool(self._submit({"kind": "begin", "term": self._own_term, "shape": shape, "strategy": strategy,
+                                      "tasks": applied_log.ranges(task.uid for task in tasks)}))
+        except Unavailable as failure:
+            logs.warn("a batch could not begin", reason=str(failure))
+            self._pause()
+            return False
+
+    def sealed(self, batch_uid: int, outcome: Callable[[], Mapping[str, Any]]) -> Entry:
+        """The end of a batch as the log has it; while this node leads, it is what `outcome` returns. Waits for it.
+
+        Raises ClusterStopped.
+        """
+        while True:
+            end = self._ends.get(batch_uid)
+            if end is not None:
+                return end
+            if self._stopping:
+                raise ClusterStopped
+            if not self.is_leading():
+                self.wait_for(lambda: batch_uid in self._ends or self.is_leading(), WAIT_S)
+                continue
+            result = dict(outcome())  # may take long
+            try:
+                self._submit({**result, "kind": "end", "term": self._own_term, "batch": batch_uid})
+            except Unavailable as failure:
+                logs.warn("the end of a batch could not be written", batch=batch_uid, reason=str(failure))
+                self._pause()
+
+    def end_unless_leading(self, batch_uid: int) -> Entry | None:
+        """The end of a batch, once the log has it; None as soon as this node leads. Raises ClusterStopped."""
+        while not self._stopping:
+            if (end := self._ends.get(batch_uid)) is not None or self.is_leading():
+                return end
+            self.wait_for(lambda: batch_uid in self._ends or self.is_leading(), WAIT_S)
+        raise ClusterStopped
+
+    def share_file(self, path: Path) -> dict[str, Any]:
+        """Put a file into the log, and among the payloads of this node; the member `payload` of an entry. Raises OSError."""
+        shared = self._instance.queue.payload_folder / f"answers-{uuids.uuid4().hex}"
+        shutil.copyfile(path, shared)
+        try:
+            return entries.put_payload(self.log, shared)
+        except Unavailable as failure:
+            raise OSError(f"the log could not be written: {failure}") from None
+
+    def take_file(self, payload: dict[str, Any], path: Path) -> None:
+        """Put the file that an entry has into its place. Raises OSError."""
+        try:
+            self._applier.fetch(payload)
+        except (Unavailable, MissingPiece, Damaged) as failure:
+            raise OSError(f"the log could not be read: {failure}") from None
+        (self._instance.queue.payload_folder / payload["name"]).replace(path)
+
+    def ended(self, batch_uid: int, tasks: Iterable[int]) -> None:
+        """A batch has ended here, durably."""
+        self._applier.forget(tasks)
+        end = self._ends.pop(batch_uid, None)
+        if end and end.get("payload"):  # answers of embedders: all that needed them have them
+            (self._instance.queue.payload_folder / end["payload"]["name"]).unlink(missing_ok=True)
+        with self._changed:
+            self._changed.notify_all()
+
+    def _note_result(self, entry: Entry, result: Any) -> None:
+        waiting = self._awaited.get(entry["identity"])
+        if waiting is not None:
+            waiting.append(result)
+
+    def _note_end(self, batch_uid: int, end: Entry) -> None:
+        self._ends[batch_uid] = end
+
+    def _note_term(self, entry: Entry) -> None:
+        self._leader = entry["node"]
+
+
+def _unavailable(failure: Unavailable) -> ApiError:
+    return ApiError("cluster_unavailable", f"The write could not be stored by a majority of the cluster: {failure}. "
+                                           "Nothing is known to be lost; try again in a moment.")

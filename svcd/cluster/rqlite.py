@@ -1,0 +1,340 @@
+"""A replicated log in the tables of an rqlite cluster: a call is one HTTP request, repeated at the next server when one fails.
+
+All statements may be repeated: a request whose answer was lost, and which took effect, has the same result the second time.
+Numbers come from AUTOINCREMENT, so that they also grow after all entries have been trimmed.
+
+Threads: any; each request takes an idle connection, or makes one.
+"""
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import secrets
+import ssl
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from svcd.cluster.log import (
+    MOST_ENTRY_BYTES,
+    MOST_PIECE_BYTES,
+    Address,
+    MissingPiece,
+    Record,
+    Trimmed,
+    Unavailable,
+    check_identity,
+    check_key,
+    check_size,
+)
+
+# An attempt without an answer in this time is repeated at the next server: the first may have stopped, or have passed the request
+# on to a leader that has stopped. When all have failed, they are slow, and get twice the time.
+_ATTEMPT_S = 0.7
+_SLOWEST = 1_000_000  # bytes/s at which the time of the first attempt suffices for its request
+_PAUSE_S = 0.05  # after all servers have failed
+_IDLE_CONNECTIONS = 8  # kept for each server
+# How often a waiting read() asks: at once after something was appended here, often when entries came a moment ago.
+_BUSY_POLL_S, _QUIET_POLL_S, _BUSY_FOR_S = 0.010, 0.100, 1.0
+_MOST_READ_BYTES = 8_000_000
+_TRIMMED_AT_ONCE = 10_000  # entries: all servers stop for as long as a statement runs
+# Trimmed entries leave their identity for a while, because an append may be repeated after others have applied and trimmed it.
+_KEPT_IDENTITIES = 10_000
+# Below 2**53, so that no JSON reader rounds it.
+_REVISION_BITS = 52
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS {name}_entries (number INTEGER PRIMARY KEY AUTOINCREMENT, identity TEXT NOT NULL UNIQUE,"
+    " size INTEGER NOT NULL, body TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS {name}_trimmed (one INTEGER PRIMARY KEY CHECK (one = 1), upto INTEGER NOT NULL)",
+    "INSERT INTO {name}_trimmed VALUES (1, 0) ON CONFLICT DO NOTHING",
+    "CREATE TABLE IF NOT EXISTS {name}_pieces (payload TEXT NOT NULL, place INTEGER NOT NULL, piece TEXT NOT NULL,"
+    " PRIMARY KEY (payload, place))",
+    "CREATE TABLE IF NOT EXISTS {name}_records (key TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL, revision INTEGER NOT NULL)",
+)
+_APPEND = ("INSERT INTO {name}_entries (identity, size, body) SELECT ?, ?, ?"
+           " WHERE NOT EXISTS (SELECT 1 FROM {name}_entries WHERE identity = ?)")
+_NUMBER = "SELECT number FROM {name}_entries WHERE identity = ?"
+_TRIMMED = "SELECT upto FROM {name}_trimmed"
+# The first entry is read whatever its size.
+_READ = ("SELECT number, body FROM (SELECT number, body, SUM(size) OVER (ORDER BY number) - size AS before FROM"
+         " (SELECT number, size, body FROM {name}_entries WHERE number > ? ORDER BY number LIMIT ?))"
+         " WHERE before < ? ORDER BY number")
+_LAST = "SELECT COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '{name}_entries'), 0) FROM {name}_trimmed"
+_TRIM = ("UPDATE {name}_trimmed SET upto = ? WHERE upto < ?",
+         "UPDATE {name}_entries SET size = 0, body = '' WHERE number <= ? AND size > 0",
+         "DELETE FROM {name}_entries WHERE number <= ?")
+_PUT_PIECE = "INSERT OR REPLACE INTO {name}_pieces VALUES (?, ?, ?)"
+_GET_PIECE = "SELECT piece FROM {name}_pieces WHERE payload = ? AND place = ?"
+_DROP_PIECES = "DELETE FROM {name}_pieces WHERE payload = ?"
+_RECORDS = "SELECT key, value, revision FROM {name}_records WHERE SUBSTR(key, 1, ?) = ? ORDER BY key"
+_CREATE = "INSERT INTO {name}_records VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_CHANGE = "UPDATE {name}_records SET value = ?, revision = ? WHERE key = ? AND revision = ?"
+_DELETE = "DELETE FROM {name}_records WHERE key = ? AND revision = ?"
+_REVISION = "SELECT revision FROM {name}_records WHERE key = ?"
+
+Statement = Sequence[Any]  # SQL, then its parameters
+Row = list[Any]
+# How fresh a query is. weak: what the leader has applied, as long as it believes that it leads. linearizable: it asks a majority
+# whether it does (versions that do not know the word read it as weak). strong: the query goes through the Raft log.
+Level = Literal["weak", "linearizable", "strong"]
+
+
+class _Reply(NamedTuple):
+    status: int
+    body: bytes
+
+
+class _Failed(Exception):
+    """An attempt failed; another one may succeed. str(): the reason."""
+
+
+class RqliteLog:
+    """The Log in rqlite; see there for its methods."""
+
+    def __init__(self, address: Address, timeout_s: float) -> None:
+        self._address = address
+        self._timeout_s = timeout_s
+        self._servers = [_Server(host, port, address) for host, port in address.servers]
+        self._current = 0  # the server that answered last
+        self._closed = threading.Event()
+        self._appended = threading.Condition()
+        self._appends = 0  # guarded by _appended
+        self._busy_until = 0.0
+
+    # Entries
+
+    def append(self, identity: str, body: bytes) -> int:
+        check_identity(identity)
+        check_size(body, MOST_ENTRY_BYTES)
+        text = _text(body)
+        # Never 0 for an entry that has not been trimmed.
+        rows = self._request([_APPEND, identity, max(1, len(text)), text, identity], [_NUMBER, identity])[1]
+        with self._appended:
+            self._appends += 1
+            self._appended.notify_all()
+        return int(rows[0][0])
+
+    def read(self, after: int, most: int, wait_s: float) -> list[tuple[int, bytes]]:
+        deadline = time.monotonic() + wait_s
+        while True:
+            appends = self._appends
+            trimmed, rows = self._query("weak", [_TRIMMED], [_READ, after, most, _MOST_READ_BYTES])
+            if trimmed[0][0] > after:
+                raise Trimmed(trimmed[0][0] + 1)
+            now = time.monotonic()
+            if rows:
+                self._busy_until = now + _BUSY_FOR_S
+                return [(number, base64.b64decode(body)) for number, body in rows]
+            if now >= deadline:
+                return []
+            pause = _BUSY_POLL_S if now < self._busy_until else _QUIET_POLL_S
+            with self._appended:
+                if self._appends == appends and not self._closed.is_set():
+                    self._appended.wait(min(pause, deadline - now))
+
+    def last(self) -> int:
+        rows, = self._query("strong", [_LAST])
+        return int(rows[0][0])
+
+    def trim(self, upto: int) -> None:
+        trimmed, last = self._query("strong", [_TRIMMED], [_LAST])
+        first, upto = trimmed[0][0], min(upto, last[0][0])
+        while first < upto:
+            first = min(upto, first + _TRIMMED_AT_ONCE)
+            mark, empty, delete = _TRIM
+            self._request([mark, first, first], [empty, first], [delete, first - _KEPT_IDENTITIES])
+
+    # Pieces
+
+    def put_piece(self, payload: str, place: int, piece: bytes) -> None:
+        check_identity(payload)
+        check_size(piece, MOST_PIECE_BYTES)
+        self._request([_PUT_PIECE, payload, place, _text(piece)])
+
+    def get_piece(self, payload: str, place: int) -> bytes:
+        # A new leader may not yet have applied what its predecessor had acknowledged.
+        levels: tuple[Level, ...] = ("weak", "strong")
+        for level in levels:
+            rows, = self._query(level, [_GET_PIECE, payload, place])
+            if rows:
+                return base64.b64decode(rows[0][0])
+        raise MissingPiece(payload, place)
+
+    def drop_pieces(self, payload: str) -> None:
+        self._request([_DROP_PIECES, payload])
+
+    # Records
+
+    def records(self, prefix: str) -> dict[str, Record]:
+        rows, = self._query("linearizable", [_RECORDS, len(prefix), prefix])
+        return {key: Record(base64.b64decode(value), revision) for key, value, revision in rows}
+
+    def compare_and_set(self, key: str, value: bytes | None, revision: int) -> int | None:
+        check_key(key)
+        check_size(value or b"", MOST_ENTRY_BYTES)
+        # Made here, so that a repeated request recognizes its own change.
+        new = 1 + secrets.randbits(_REVISION_BITS)
+        if value is None:  # when its answer was lost, a repeated deletion finds that the record has changed
+            rows = self._request([_REVISION, key], [_DELETE, key, revision])[0]
+            return new if rows and rows[0][0] == revision else None
+        if revision:
+            change: Statement = [_CHANGE, _text(value), new, key, revision]
+        else:
+            change = [_CREATE, key, _text(value), new]
+        rows = self._request(change, [_REVISION, key])[1]
+        return new if rows and rows[0][0] == new else None
+
+    # Requests
+
+    def close(self) -> None:
+        self._closed.set()
+        with self._appended:
+            self._appended.notify_all()
+        for server in self._servers:
+            server.close()
+
+    def _request(self, *statements: Statement) -> list[list[Row]]:
+        """Run statements in one transaction, which a majority has written when this returns; the rows of each."""
+        return self._repeated("/db/request?transaction", statements)
+
+    def _query(self, level: Level, *statements: Statement) -> list[list[Row]]:
+        return self._repeated(f"/db/query?level={level}", statements)
+
+    def _repeated(self, path: str, statements: Sequence[Statement]) -> list[list[Row]]:
+        """The rows of each statement, from the first server that can give them. Raises Unavailable."""
+        name = self._address.name
+        content = json.dumps([[sql.replace("{name}", name), *parameters] for sql, *parameters in statements]).encode()
+        deadline = time.monotonic() + self._timeout_s
+        attempt_s, failures, late, reason = _ATTEMPT_S + len(content) / _SLOWEST, 0, 0, "no server answered"
+        while not self._closed.is_set():
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise Unavailable(f"{self._address}: {reason}")
+            current = self._current
+            server = self._servers[current]
+            began = time.monotonic()
+            try:
+                return self._rows(server.post(path, content, min(attempt_s, left_s)))
+            except _MissingTables:
+                if failures and reason == _MissingTables.reason:
+                    raise Unavailable(f"{self._address}: the tables cannot be made") from None
+                reason = _MissingTables.reason
+                failures += 1
+                self._make_tables(server, min(attempt_s, max(deadline - time.monotonic(), _PAUSE_S)))
+                continue
+            except _Failed as failure:
+                reason = f"{server}: {failure}"
+            failures += 1
+            if time.monotonic() - began >= attempt_s:
+                late += 1
+                attempt_s *= 2 if late % len(self._servers) == 0 else 1
+            if self._current == current:  # no other thread has found a better one
+                self._current = (current + 1) % len(self._servers)
+            if failures % len(self._servers) == 0:
+                self._closed.wait(_PAUSE_S)
+        raise Unavailable("the log has been closed")
+
+    def _make_tables(self, server: _Server, within_s: float) -> None:
+        content = json.dumps([[sql.replace("{name}", self._address.name)] for sql in _TABLES]).encode()
+        try:
+            self._rows(server.post("/db/request?transaction", content, within_s))
+        except _Failed:
+            pass  # the request that wanted them is repeated, and fails by itself
+
+    def _rows(self, reply: _Reply) -> list[list[Row]]:
+        """The rows of each statement. Raises _Failed, _MissingTables, and Unavailable for what no other server would grant."""
+        if reply.status in (401, 403):
+            raise Unavailable(f"{self._address}: the credentials were refused")
+        if reply.status != 200:
+            raise _Failed(f"status {reply.status}: {reply.body[:200].decode('utf-8', 'replace').strip()}")
+        try:
+            shown = json.loads(reply.body)
+            results = shown["results"]
+            error = shown.get("error") or next((each["error"] for each in results if "error" in each), None)
+            if error is None:
+                return [each.get("values") or [] for each in results]
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise _Failed("not an answer of rqlite") from None
+        if "no such table" in error:
+            raise _MissingTables
+        raise _Failed(str(error))
+
+
+class _MissingTables(_Failed):
+    """The tables of the log have not been made."""
+
+    reason = "no tables"
+
+
+class _Server:
+    """One server, with its idle connections."""
+
+    def __init__(self, host: str, port: int, address: Address) -> None:
+        self._host = host
+        self._port = port
+        self._tls = ssl.create_default_context() if address.is_tls else None
+        self._headers = {"Content-Type": "application/json"}
+        if address.user is not None:
+            pair = f"{address.user}:{address.password or ''}".encode()
+            self._headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+        self._lock = threading.Lock()
+        self._idle: list[http.client.HTTPConnection] = []
+
+    def __str__(self) -> str:
+        return f"{self._host}:{self._port}"
+
+    def post(self, path: str, content: bytes, within_s: float) -> _Reply:
+        """The reply to a request. Raises _Failed: none within this time, or a connection that broke."""
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        if connection is not None:
+            try:
+                return self._exchanged(connection, path, content, within_s)
+            except TimeoutError:
+                raise _Failed("no answer in time") from None
+            except (OSError, http.client.HTTPException):
+                self.close()  # the server has ended since then, and the other connections with it
+        try:
+            return self._exchanged(self._connection(within_s), path, content, within_s)
+        except TimeoutError:
+            raise _Failed("no answer in time") from None
+        except (OSError, http.client.HTTPException) as error:
+            raise _Failed(str(error) or type(error).__name__) from None
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        with self._lock:
+            closed, self._idle = self._idle, []
+        for each in closed:
+            each.close()
+
+    def _connection(self, within_s: float) -> http.client.HTTPConnection:
+        if self._tls is not None:
+            return http.client.HTTPSConnection(self._host, self._port, timeout=within_s, context=self._tls)
+        return http.client.HTTPConnection(self._host, self._port, timeout=within_s)
+
+    def _exchanged(self, connection: http.client.HTTPConnection, path: str, content: bytes, within_s: float) -> _Reply:
+        connection.timeout = within_s
+        if connection.sock is not None:
+            connection.sock.settimeout(within_s)
+        try:
+            # The server gives up by then as well when it passes the request on.
+            connection.request("POST", f"{path}&timeout={max(1, round(within_s * 1000))}ms", content, self._headers)
+            response = connection.getresponse()
+            reply = _Reply(response.status, response.read())
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            if connection.sock is not None and len(self._idle) < _IDLE_CONNECTIONS:
+                self._idle.append(connection)
+                return reply
+        connection.close()
+        return reply
+
+
+def _text(content: bytes) -> str:
+    return base64.b64encode(content).decode()

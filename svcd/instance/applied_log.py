@@ -1,0 +1,104 @@
+"""What instance.sqlite holds of the log that several nodes share: how far it is applied, and the batches that have begun.
+
+A node is in the state that follows from the entries up to `applied`; both are written in the same transaction. A batch has begun
+when the log says so; from then on every node runs it, and keeps its row until it has run it and knows from the log how the batch
+ended. See docs/cluster.md#entries.
+"""
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class ClusterStopped(Exception):
+    """The node stops; a batch that has begun goes on after the next start."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a log is applied. log: its uid. term: of the newest lease. moment: of the newest change, which only grows."""
+
+    log: str
+    applied: int = 0
+    term: int = 0
+    moment: int = 0
+
+
+@dataclass(frozen=True)
+class BegunBatch:
+    """A batch that the log has begun. end: what the log says of its end, None before."""
+
+    uid: int
+    tasks: Sequence[int]
+    shape: str
+    strategy: str
+    started_at: int
+    end: Mapping[str, Any] | None = None
+
+
+def position(connection: sqlite3.Connection) -> Position | None:
+    """The position, None in a data folder that is of no cluster."""
+    row = connection.execute("SELECT log, applied, term, moment FROM log_position").fetchone()
+    return Position(*row) if row else None
+
+
+def set_position(connection: sqlite3.Connection, at: Position) -> None:
+    """Inside a transaction: store the position."""
+    connection.execute("INSERT OR REPLACE INTO log_position(id, log, applied, term, moment) VALUES (0, ?, ?, ?, ?)",
+                       (at.log, at.applied, at.term, at.moment))
+
+
+def begun_batches(connection: sqlite3.Connection) -> list[BegunBatch]:
+    """The batches that have begun and not ended here, oldest first."""
+    return [BegunBatch(uid, numbers(json.loads(tasks)), shape, strategy, started_at, json.loads(end) if end else None)
+            for uid, tasks, shape, strategy, started_at, end in connection.execute(
+                "SELECT uid, tasks, shape, strategy, started_at, end FROM begun_batches ORDER BY uid")]
+
+
+def add_begun(connection: sqlite3.Connection, batch: BegunBatch) -> None:
+    """Inside a transaction: store a batch that has begun."""
+    connection.execute("INSERT INTO begun_batches(uid, tasks, shape, strategy, started_at) VALUES (?, ?, ?, ?, ?)",
+                       (batch.uid, json.dumps(ranges(batch.tasks)), batch.shape, batch.strategy, batch.started_at))
+
+
+def set_end(connection: sqlite3.Connection, uid: int, end: Mapping[str, Any]) -> bool:
+    """Inside a transaction: store what the log says of the end of a batch, once; False for an unknown one, or a second end."""
+    return bool(connection.execute("UPDATE begun_batches SET end = ? WHERE uid = ? AND end IS NULL",
+                                   (json.dumps(end), uid)).rowcount)
+
+
+def remove_begun(connection: sqlite3.Connection, uid: int) -> None:
+    """Inside a transaction: a batch has ended here."""
+    connection.execute("DELETE FROM begun_batches WHERE uid = ?", (uid,))
+
+
+def next_batch(connection: sqlite3.Connection) -> int:
+    """The uid of the next batch: the same on every node, because it is above those that ended here or have begun."""
+    highest = [connection.execute(f"SELECT max({column}) FROM {table}").fetchone()[0]
+               for column, table in (("uid", "batches"), ("batch_uid", "tasks"), ("uid", "begun_batches"))]
+    return 1 + max((each for each in highest if each is not None), default=-1)
+
+
+def leave(connection: sqlite3.Connection) -> None:
+    """Inside a transaction: be of no cluster any more."""
+    connection.execute("DELETE FROM log_position")
+    connection.execute("DELETE FROM begun_batches")
+
+
+def ranges(uids: Iterable[int]) -> list[list[int]]:
+    """Ascending numbers as pairs of first and last: a batch of many tasks takes few bytes in the log."""
+    found: list[list[int]] = []
+    for uid in uids:
+        if found and uid == found[-1][1] + 1:
+            found[-1][1] = uid
+        else:
+            found.append([uid, uid])
+    return found
+
+
+def numbers(pairs: Iterable[Sequence[int]]) -> list[int]:
+    """The opposite of ranges()."""
+    return [uid for first, last in pairs for uid in range(first, last + 1)]
