@@ -213,8 +213,8 @@ class IndexWriter:
     def checkpoint(self) -> None:
         """Move the log into the file and truncate it, as far as readers allow.
 
-        It does not wait for them, since continuous searches must not hold up a batch, until the log is long: then it does for those
-        that have begun. Later ones read the file without the log.
+        It does not wait for them, since continuous searches must not hold up a batch, until the log is long: then it waits for
+        those that have begun. Later ones read the file without the log.
         """
         patience_ms = LONG_LOG_PATIENCE_MS if self.log_bytes() > LONG_LOG else 0
         self._connection.execute(f"PRAGMA busy_timeout = {patience_ms}")

@@ -287,7 +287,7 @@ def test_what_eight_clients_see_is_explainable(tmp_path: Path, workers: int, amo
                                                seed: int) -> None:
     history, keys = History(), dict[str, str]()
     with running(tmp_path, "--search-workers", str(workers), "--master-key", MASTER_KEY) as daemon:
-        deadline = time.monotonic() + amount(3, 120)
+        deadline = time.monotonic() + amount(3, 60)
         clients = [Client(number, seed, daemon, history, keys, deadline) for number in range(CLIENTS)]
         for client in clients:
             client.start()
@@ -302,6 +302,7 @@ def test_what_eight_clients_see_is_explainable(tmp_path: Path, workers: int, amo
     print(f"{len(history.sent)} tasks ({done} succeeded), {len(history.reads)} reads, {len(history.tasks)} views of tasks, "
           f"{len(history.keys)} uses of {len({use.key for use in history.keys})} keys")
     violations = history.violations()
+    print("\n".join(violations[:50]))
     figure(f"{CLIENTS} clients at once, {workers} search workers: what they see and cannot be explained", len(violations),
            f"of {len(history.reads) + len(history.tasks) + len(history.keys)}", limit="0")
     assert violations == []
