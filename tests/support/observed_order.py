@@ -56,11 +56,15 @@ class NewestSeen(Event):
 
 @dataclass(frozen=True)
 class Read(Event):
-    """What one request showed of some indexes: for each name the value that `view` gives of its state."""
+    """What one request showed of some indexes: for each name the value that `view` gives of its state.
+
+    is_of_ended: it shows what tasks that have ended did. Others may show what a task did from its commit on, a moment before its end.
+    """
 
     what: str
     view: View
     values: Mapping[str, Any]
+    is_of_ended: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,8 @@ class _Reads:
     def __init__(self, history: History, states: Mapping[str, Sequence[tuple[int, State]]]) -> None:
         self._states = states
         self._asked = {each.uid: each.begin for each in history.sent}
-        self._known: dict[str, _Growing] = defaultdict(_Growing)
+        self._seen: dict[str, _Growing] = defaultdict(_Growing)  # by any read
+        self._ended: dict[str, _Growing] = defaultdict(_Growing)  # what tasks did that are known to have ended
         self._swaps = [(each.uid, each.write.swap) for each in history.sent if any(each.write.swap)
                        and history.ended.get(each.uid, {}).get("status") == "succeeded"]
         positions = {(name, uid): position for name, sequence in states.items() for position, (uid, _) in enumerate(sequence)}
@@ -172,23 +177,28 @@ class _Reads:
         for seen in history.tasks:
             if seen.status == "succeeded":
                 for name in names.get(seen.uid, ()):
-                    self._known[name].add(seen.end, positions[name, seen.uid])
+                    self._add(name, positions[name, seen.uid], seen.end, "its status", is_of_ended=True)
+
+    def _add(self, name: str, position: int, since: float, told: str, is_of_ended: bool) -> None:
+        self._seen[name].add(since, position, told)
+        if is_of_ended:
+            self._ended[name].add(since, position, told)
 
     def explain(self, read: Read) -> Iterator[str]:
-        at = {name: self._known[name].at(read.begin) for name in read.values}
-        least = {name: max(0, position) for name, position in at.items()}
+        known = self._ended if read.is_of_ended else self._seen
+        least = {name: max(0, known[name].at(read.begin)) for name in read.values}
         found = dict(least)
         names = list(read.values)
         while names:
             for name in names:
                 position = self._next(read, name, found[name])
                 if position is None:
-                    yield self._complaint(read, name, least[name], found[name])
+                    yield self._complaint(read, name, least[name], found[name], known[name].told)
                     return
                 found[name] = position
             names = self._catch_up(found)
         for name, position in found.items():
-            self._known[name].add(read.end, position)
+            self._add(name, position, read.end, f"{read.what} {read.begin:.4f} to {read.end:.4f}", read.is_of_ended)
 
     def _next(self, read: Read, name: str, position: int) -> int | None:
         """The first position from here on at which the name is as the read showed it, and which it could know."""
@@ -213,27 +223,30 @@ class _Reads:
     def _uid(self, name: str, position: int) -> int:
         return self._states[name][position][0] if name in self._states else START
 
-    def _complaint(self, read: Read, name: str, least: int, reached: int) -> str:
+    def _complaint(self, read: Read, name: str, least: int, reached: int, told: str) -> str:
         sequence = self._states.get(name, [(START, None)])
         alike = [uid for uid, state in sequence if read.view(state) == read.values[name]]
         half = f", and with the swaps not before task {sequence[reached][0]}" if reached > least else ""
-        return (f"{read.what} of {name} shows {str(read.values[name])[:300]}, which was so after tasks {alike[-5:]}; "
-                f"task {sequence[least][0]} was known to be done{half}")
+        return (f"{read.what} of {name}, {read.begin:.4f} to {read.end:.4f}, shows {str(read.values[name])[:200]}, which was so after tasks "
+                f"{alike[-5:]}; task {sequence[least][0]} was known to be done by {told}{half}")
 
 
 class _Growing:
     """The greatest of some numbers that were known at a moment; moments are asked for in ascending order."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[float, int]] = []
+        self._waiting: list[tuple[float, int, str]] = []
         self._most = START
+        self.told = "the beginning"  # who told the greatest
 
-    def add(self, since: float, number: int) -> None:
-        heapq.heappush(self._waiting, (since, number))
+    def add(self, since: float, number: int, told: str = "") -> None:
+        heapq.heappush(self._waiting, (since, number, told))
 
     def at(self, moment: float) -> int:
         while self._waiting and self._waiting[0][0] < moment:
-            self._most = max(self._most, heapq.heappop(self._waiting)[1])
+            _, number, told = heapq.heappop(self._waiting)
+            if number > self._most:
+                self._most, self.told = number, told
         return self._most
 
 
