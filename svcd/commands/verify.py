@@ -46,11 +46,7 @@ def command(context: click.Context, folder: Path | None, full: bool, is_json: bo
     folder = folder or load(context.find_root().obj or {}, os.environ).db_path
     if not (folder / "instance.sqlite").exists():
         raise CommandFailed(f"{folder} is not a data folder of svcd: it has no file instance.sqlite")
-    faults: dict[str, list[str]] = {}
-    for name, check in _checks(folder, full):
-        if not is_json:
-            output.remark(f"{name} ...")
-        faults[name] = _found(check)
+    faults = found_faults(folder, full, on_file=lambda name: None if is_json else output.remark(f"{name} ..."))
     wrong = sum(map(len, faults.values()))
     if is_json:
         output.print_json({"folder": str(folder), "isFull": full, "faults": faults, "isWhole": not wrong})
@@ -61,6 +57,15 @@ def command(context: click.Context, folder: Path | None, full: bool, is_json: bo
         print(f"{folder}: {len(faults)} files, {wrong or 'no'} {'fault' if wrong < 2 else 'faults'}"
               f"{'' if full else ' (--full compares more)'}")
     return instance.FAILED if wrong else 0
+
+
+def found_faults(folder: Path, is_full: bool, on_file: Callable[[str], None] = lambda name: None) -> dict[str, list[str]]:
+    """What is wrong with each file of a data folder, by the name of the file. on_file: called with the name of the next file."""
+    faults: dict[str, list[str]] = {}
+    for name, check in _checks(folder, is_full):
+        on_file(name)
+        faults[name] = _found(check)
+    return faults
 
 
 def _checks(folder: Path, is_full: bool) -> Iterator[tuple[str, Callable[[], Iterator[str]]]]:
