@@ -49,7 +49,7 @@ ONCE_MORE = 0.35  # how often the restart is killed, too
 ALONE = {"svcd.tasks.indexing_process": 0.35, "svcd.cli.search_worker": 0.15}  # how often one of these is killed alone
 ALL_AT_ONCE = 0.5
 FULL_CHECKS = 6  # of the large index, each of which takes seconds
-READY_S = 1.0
+READY_S = 30, 1  # short, where other work may keep the machine, and long
 TIDY_S = 5.0
 PAGE = 5000
 
@@ -318,7 +318,7 @@ def _documents(is_long: bool) -> list[dict[str, Any]]:
 
 def test_a_daemon_that_is_killed_again_and_again_loses_nothing(tmp_path: Path, amount: Callable[[int, int], int], seed: int,
                                                                figure: Callable[..., None]) -> None:
-    wanted = amount(*KILLS)
+    wanted, ready_s = amount(*KILLS), amount(*READY_S)
     story = Story(tmp_path, seed, _documents(wanted == KILLS[1]))
     try:
         story.begin()
@@ -340,8 +340,8 @@ def test_a_daemon_that_is_killed_again_and_again_loses_nothing(tmp_path: Path, a
     slowest = max(story.ready_s)
     figure("kill -9 at any moment: acknowledged tasks lost, files damaged, bitmaps wrong", 0, f"after {story.kills} kills", limit="none")
     figure(f"searches answered after kill -9 with {len(story.model.indexes[LARGE].documents)} documents",
-           f"{sorted(story.ready_s)[len(story.ready_s) // 2]:.2f} s, at most {slowest:.2f} s", limit=f"within {READY_S:g} s")
-    assert is_within(slowest, READY_S)
+           f"{sorted(story.ready_s)[len(story.ready_s) // 2]:.2f} s, at most {slowest:.2f} s", limit=f"within {ready_s} s")
+    assert is_within(slowest, ready_s)
 
 
 def _counts(statuses: Any) -> dict[str, int]:

@@ -98,7 +98,7 @@ def _contents(connection: sqlite3.Connection) -> dict[str, Content]:
     return {
         "documents": {document_id: json.loads(text) for document_id, text in
                       connection.execute("SELECT document_id, json FROM documents")},
-        "docids": joined([("all", meta["docids"])]) if "docids" in meta else {},
+        "docids": joined([("all", meta.get("docids", b""))]),
         "fields": dict(connection.execute("SELECT name, documents FROM fields WHERE documents > 0")),
         "forward_index": {ids[docid]: {columns[column]: row for column, row in fts_encoding.forward_rows(words).items()}
                           for docid, words in connection.execute("SELECT docid, words FROM forward_index")},
