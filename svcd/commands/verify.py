@@ -23,7 +23,7 @@ from svcd.commands import instance, output
 from svcd.commands.instance import CommandFailed
 from svcd.index import fts_encoding, materialized
 from svcd.index.connections import copy_file, open_reader
-from svcd.index.schema import LEAST_DOCUMENTS
+from svcd.index.schema import COUNT_BLOCK, LEAST_DOCUMENTS
 from svcd.tasks.archive import waiting_payloads
 
 MOST_FAULTS = 20
@@ -131,16 +131,24 @@ def _index_faults(path: Path, is_full: bool) -> Iterator[str]:
 
 
 def _row_faults(connection: sqlite3.Connection) -> Iterator[str]:
-    """Each document is JSON, and has its row in the forward index."""
+    """Each document is JSON, and each row of the forward index is of one; a document without words has no row there."""
     for docid, text in connection.execute("SELECT docid, json FROM documents"):
         try:
             json_text.loads(text)
         except ValueError as error:
             yield f"document {docid} is not JSON: {error}"
-    for table, other in (("documents", "forward_index"), ("forward_index", "documents")):
-        lone = connection.execute(f"SELECT docid FROM {table} WHERE docid NOT IN (SELECT docid FROM {other}) LIMIT 1").fetchone()
-        if lone:
-            yield f"document {lone[0]} of {table} is not in {other}"
+    for (docid,) in connection.execute("SELECT docid FROM forward_index WHERE docid NOT IN (SELECT docid FROM documents)"):
+        yield f"document {docid} of forward_index is not in documents"
+    yield from _lost_words(connection)
+
+
+def _lost_words(connection: sqlite3.Connection) -> Iterator[str]:
+    """A document without a row in the forward index has no words, so none may be counted in its fields."""
+    counts = connection.execute("SELECT block, counts FROM field_word_counts").fetchall()
+    for (docid,) in connection.execute("SELECT docid FROM documents WHERE docid NOT IN (SELECT docid FROM forward_index)"):
+        block, offset = divmod(docid, COUNT_BLOCK)
+        if any(found[offset:offset + 1] not in (b"", b"\0") for start, found in counts if start == block):
+            yield f"document {docid} of documents is not in forward_index"
 
 
 def _structure_faults(connection: sqlite3.Connection) -> Iterator[str]:
