@@ -9,7 +9,7 @@ import json
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -189,19 +189,37 @@ class DataFolderReader:
         uuid, path, connection = self._begin_read(index_uid)
         try:
             self._size_cache(uuid, path)
-            yield IndexReader(connection, uuid, self._cache)
+            try:
+                reader = IndexReader(connection, uuid, self._cache)
+            except sqlite3.OperationalError:
+                if self.is_lost(uuid):
+                    raise missing_file_error(index_uid) from None
+                raise
+            yield reader
         finally:
             self._readers.end(path, connection)
 
+    def is_lost(self, uuid: str) -> bool:
+        """Is the file of an index missing, or without tables, as a disk leaves it that did not write what it said it had?"""
+        try:
+            return not self._readers.rows(f"{self._index_folder}/{uuid}.sqlite", "PRAGMA user_version")[0][0]
+        except sqlite3.OperationalError:
+            if self.index_path(uuid).exists():
+                raise  # something else is wrong
+            return True
+
     @contextmanager
     def read_file(self, index_uid: str, uuid: str) -> Iterator[IndexReader]:
-        """A reader of the file that an index had when its row was read. Raises index_not_found when it was deleted since."""
+        """A reader of the file that an index had when its row was read. Raises index_not_found when it was deleted since,
+        io_error when it is lost."""
         with ExitStack() as stack:
             try:
                 reader = stack.enter_context(self._open_file(uuid))
             except sqlite3.OperationalError:
-                if self.index_path(uuid).exists():
+                if not self.is_lost(uuid):
                     raise
+                if self.file_uuid(index_uid) == uuid:
+                    raise missing_file_error(index_uid) from None
                 raise ApiError("index_not_found", f"Index `{index_uid}` not found.") from None
             yield reader
 
@@ -217,26 +235,30 @@ class DataFolderReader:
 
     def _open_together(self, stack: ExitStack, index_uids: Sequence[str],
                linked: Callable[[IndexReader], Iterable[str]]) -> IndexSnapshot:
+        lost: set[str] = set()  # uuids that are not tried again: they were deleted, or are listed without a file
         while True:
             uuids: dict[str, str] = {}
             held: dict[str, IndexReader] = {}
             with ExitStack() as attempt:
                 try:
                     with self.read_instance() as connection:  # the list stays in one state until the files are open
-                        self._open_some(attempt, uuids, held, uuids_of(connection, index_uids))
+                        self._open_some(attempt, uuids, held, uuids_of(connection, index_uids), lost)
                         others = {uid for reader in list(held.values()) for uid in linked(reader)} - {*index_uids}
-                        self._open_some(attempt, uuids, held, uuids_of(connection, sorted(others)))
+                        self._open_some(attempt, uuids, held, uuids_of(connection, sorted(others)), lost)
                 except sqlite3.OperationalError:
-                    if all(self.index_path(uuid).exists() for uuid in uuids.values()):
+                    fresh = {uuid for uuid in uuids.values() if uuid not in lost and self.is_lost(uuid)}
+                    if not fresh:
                         raise  # all files exist: something else is wrong
-                    continue  # one was deleted after the list was read
+                    lost |= fresh
+                    continue  # in case one was deleted after the list was read
                 stack.push(attempt.pop_all())
                 return IndexSnapshot(uuids, held, self.read_file)
 
-    def _open_some(self, stack: ExitStack, uuids: dict[str, str], held: dict[str, IndexReader], found: Mapping[str, str]) -> None:
+    def _open_some(self, stack: ExitStack, uuids: dict[str, str], held: dict[str, IndexReader], found: Mapping[str, str],
+                   lost: Collection[str]) -> None:
         uuids.update(found)
         for index_uid, uuid in found.items():
-            if len(held) < MAX_OPEN_INDEXES:
+            if len(held) < MAX_OPEN_INDEXES and uuid not in lost:
                 held[index_uid] = stack.enter_context(self._open_file(uuid))
 
     @contextmanager
@@ -384,9 +406,9 @@ def uuids_of(connection: sqlite3.Connection, index_uids: Sequence[str]) -> dict[
 
 
 def missing_file_error(index_uid: str) -> ApiError:
-    """The error for an index whose file is missing."""
-    return ApiError("io_error", f"The file of index `{index_uid}` is missing from the data folder. Put it back, or delete "
-                                "the index.")
+    """The error for an index whose file is missing, or has lost its tables."""
+    return ApiError("io_error", f"The file of index `{index_uid}` is missing from the data folder, or empty. Put it back, or "
+                                "delete the index.")
 
 
 def _index_row(row: tuple[Any, ...]) -> IndexRow:

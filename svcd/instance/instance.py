@@ -257,11 +257,30 @@ def _stored_network(connection: sqlite3.Connection) -> Mapping[str, Any] | None:
 def _open_prepared(path: Path) -> sqlite3.Connection:
     connection = open_writer(path)
     try:
+        _upgrade_indexes(path.parent / "indexes", connection)
         schema.prepare(connection, schema.INSTANCE)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _upgrade_indexes(folder: Path, instance: sqlite3.Connection) -> None:
+    """Upgrade all listed index files, before instance.sqlite: its format says whether that is done, after a crash too."""
+    (version,) = instance.execute("PRAGMA user_version").fetchone()
+    if not 0 < version < schema.FORMAT:
+        return
+    for uuid, index_uid in instance.execute("SELECT uuid, uid FROM indexes ORDER BY uid").fetchall():
+        path = folder / f"{uuid}.sqlite"
+        if path.exists():
+            try:
+                with closing(open_writer(path)) as connection:
+                    schema.prepare(connection, schema.INDEX)
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):  # such as a full disk: the next start tries again
+                    raise
+                logs.warn("the file of an index is damaged, and cannot be upgraded", index=index_uid, failure=str(error))
+            keep_log(path)
 
 
 def _size(file: Path) -> int:

@@ -509,7 +509,7 @@ class Runner:
             return None if may_create else dict(error_object("index_not_found", f"Index `{job.index_uid}` not found."))
         if first.kind == "indexCreation":
             return dict(error_object("index_already_exists", f"Index `{job.index_uid}` already exists."))
-        if job.plan.shape != INDEX_DELETION and not self._instance.index_path(row.uuid).exists():
+        if job.plan.shape != INDEX_DELETION and self._instance.is_lost(row.uuid):
             return dict(missing_file_error(job.index_uid).as_json())  # creating a new file would hide the loss of the documents
         return None
 
