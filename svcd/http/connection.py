@@ -101,6 +101,10 @@ class Connection(BaseHTTPRequestHandler):
         """True if no request is expected soon: an answer was sent before, or nothing has come for a while."""
         return self.has_no_request() and (self._has_answered or time.monotonic() >= self._accepted_at + FIRST_REQUEST_S)
 
+    def awaits_thread(self) -> bool:
+        """A request has come that no thread has looked at yet: whatever time passes is not its client's fault."""
+        return self._phase in (self._handshake, self._serve) and not self._has_head_begun and not self.has_no_request()
+
     def expire(self) -> None:
         """The deadline has passed: send a 408 to a client in the middle of a head, if that needs no waiting."""
         if self._phase == self._serve and self._received.buffer:

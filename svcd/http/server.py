@@ -458,7 +458,7 @@ class Server(HTTPServer):
 
     def _sweep(self) -> None:
         now = time.monotonic()
-        for pollable in (*self._poller.take_out_where(lambda pollable: pollable.deadline < now),
+        for pollable in (*self._poller.take_out_where(lambda pollable: pollable.deadline < now and not _awaits_thread(pollable)),
                       *self._delivery_thread.poller.take_out_where(lambda pollable: pollable.deadline < now)):
             connection = cast(Connection, pollable)  # listeners have no deadline
             connection.expire()
@@ -586,6 +586,10 @@ def _is_idle_connection(pollable: Pollable) -> bool:
 
 def _is_unused_connection(pollable: Pollable) -> bool:
     return isinstance(pollable, Connection) and pollable.has_no_request()
+
+
+def _awaits_thread(pollable: Pollable) -> bool:
+    return isinstance(pollable, Connection) and pollable.awaits_thread()
 
 
 def _is_between_requests(pollable: Pollable) -> bool:

@@ -154,6 +154,11 @@ class ReadPool:
         self._deleted: set[str] = set()
         self._changed = threading.Condition(threading.Lock())  # guards all of these; notified when a reader is returned
 
+    @property
+    def most_held(self) -> int:
+        """How many readers one request may hold, so that others go on."""
+        return self._most_open // 2
+
     @contextmanager
     def transaction(self, path: Path | str) -> Iterator[sqlite3.Connection]:
         """A connection in a read transaction: it sees one state of the file until the block ends."""

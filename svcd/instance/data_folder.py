@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from svcd.instance.network import Network
 
 
-# A request holds at most so many indexes open, each with three descriptors; further ones are opened when they are read.
+# A request holds at most so many indexes open, and half of the readers that there may be; further ones are opened when they are
+# read.
 MAX_OPEN_INDEXES = 64
 
 _HIDDEN = "."  # first character of the uids of indexes that svcd keeps for itself
@@ -78,6 +79,7 @@ _ANSWER_PART = 4  # this fraction of it is for answers, the others for what read
 _CACHE_PART = 10  # the cache may take this fraction of the bytes of all indexes that were read
 _MEMORY_PART = 8  # and this one of the memory of the machine
 INDEX_COLUMNS = "uid, uuid, created_at, updated_at, primary_key, stats"  # in the order of the fields of IndexRow
+_ROWS = f"SELECT {INDEX_COLUMNS} FROM indexes WHERE uid IN (SELECT value FROM json_each(?)) ORDER BY uid"
 
 
 @lru_cache
@@ -177,9 +179,17 @@ class DataFolderReader:
         with_hidden: also those that no route of indexes shows (is_hidden()).
         """
         with self.read_instance() as connection:
-            rows = [_index_row(row) for row in connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes ORDER BY uid")
-                    if (with_hidden or not is_hidden(row[0])) and (is_allowed is None or is_allowed(row[0]))]
-        return rows[offset:None if limit is None else offset + limit], len(rows)
+            uids = [uid for (uid,) in connection.execute("SELECT uid FROM indexes ORDER BY uid")
+                    if (with_hidden or not is_hidden(uid)) and (is_allowed is None or is_allowed(uid))]
+            page = uids[offset:None if limit is None else offset + limit]
+            return list(map(_index_row, connection.execute(_ROWS, (json.dumps(page),)))), len(uids)
+
+    def each_index(self, is_allowed: Callable[[str], bool] = lambda index_uid: True) -> Iterator[IndexRow]:
+        """All of these indexes one by one, for the rows of ten thousand take megabytes."""
+        with self.read_instance() as connection:
+            for row in connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes ORDER BY uid"):
+                if not is_hidden(row[0]) and is_allowed(row[0]):
+                    yield _index_row(row)
 
     @contextmanager
     def read(self, index_uid: str) -> Iterator[IndexReader]:
@@ -258,7 +268,7 @@ class DataFolderReader:
                    lost: Collection[str]) -> None:
         uuids.update(found)
         for index_uid, uuid in found.items():
-            if len(held) < MAX_OPEN_INDEXES and uuid not in lost:
+            if len(held) < min(MAX_OPEN_INDEXES, self._readers.most_held) and uuid not in lost:
                 held[index_uid] = stack.enter_context(self._open_file(uuid))
 
     @contextmanager

@@ -34,7 +34,7 @@ from svcd.index import kept_embeddings, schema
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.connections import keep_log, open_reader, open_writer, sync_folder, write_transaction
 from svcd.index.disk_space import PART_BYTES, Reserve, lacks_room
-from svcd.instance.data_folder import INDEX_COLUMNS, DataFolderReader, IndexRow
+from svcd.instance.data_folder import INDEX_COLUMNS, DataFolderReader, IndexRow, is_hidden
 from svcd.instance.keys import KeyRow, KeyWriter, insert_key
 from svcd.instance.queue import Queue
 from svcd.instance.task_records import Batch, Task
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 UNCLAIMED = "unclaimed"
 _SUFFIXES = ("", "-wal", "-shm", *kept_embeddings.SUFFIXES)  # the files of an index
+_LARGE_INDEXES = """
+    SELECT uid, uuid, json_extract(stats, '$.documents') AS documents FROM indexes WHERE documents >= ? ORDER BY uid"""
 LOCK_TIMEOUT_S = 2.0
 
 
@@ -110,7 +112,7 @@ class Instance(DataFolderReader):
 
     def keep_reserve(self) -> None:
         """Keep a reserve of disk space from now on, sized for the largest index."""
-        self.reserve.keep(max((_size(file) for file in (self.path / "indexes").iterdir()), default=0))
+        self.reserve.keep(max((size for _, size in _sizes(self.path / "indexes")), default=0))
 
     def close(self) -> None:
         """Close every file and unlock the folder."""
@@ -189,15 +191,16 @@ class Instance(DataFolderReader):
 
     def stale_indexes(self) -> list[str]:
         """The uids of the indexes whose postings should be materialized; looks into each large one."""
-        rows, _ = self.list_indexes()
-        return [row.uid for row in rows if row.stats.get("documents", 0) >= schema.LEAST_DOCUMENTS and self._is_stale(row)]
+        with self.read_instance() as connection:
+            large = connection.execute(_LARGE_INDEXES, (schema.LEAST_DOCUMENTS,)).fetchall()
+        return [uid for uid, uuid, documents in large if not is_hidden(uid) and self._is_stale(uuid, documents)]
 
-    def _is_stale(self, row: IndexRow) -> bool:
+    def _is_stale(self, uuid: str, documents: int) -> bool:
         from svcd.index.materialized import is_stale  # imported late: most starts find no index that is large enough
 
         try:
-            with self._readers.transaction(self.index_path(row.uuid)) as connection:
-                return is_stale(connection, row.stats["documents"])
+            with self._readers.transaction(self.index_path(uuid)) as connection:
+                return is_stale(connection, documents)
         except sqlite3.OperationalError:  # the file is lost
             return False
 
@@ -242,11 +245,11 @@ class Instance(DataFolderReader):
 
     def database_size(self) -> int:
         """Bytes of all files in the folder, logs and payloads included, the reserve excluded."""
-        return sum(_size(file) for file in self.path.rglob("*") if file != self.reserve.path)
+        return sum(size for name, size in _sizes(self.path) if name != str(self.reserve.path))
 
     def used_database_size(self) -> int:
         """Bytes of the SQLite files alone."""
-        return sum(_size(file) for file in self.path.rglob("*.sqlite"))
+        return sum(size for name, size in _sizes(self.path) if name.endswith(".sqlite"))
 
 
 def _stored_network(connection: sqlite3.Connection) -> Mapping[str, Any] | None:
@@ -283,11 +286,17 @@ def _upgrade_indexes(folder: Path, instance: sqlite3.Connection) -> None:
             keep_log(path)
 
 
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size if file.is_file() else 0
-    except FileNotFoundError:  # a log that was deleted meanwhile
-        return 0
+def _sizes(folder: Path | str) -> Iterator[tuple[str, int]]:
+    """Path and bytes of each file in a folder and below; ten thousand indexes have thirty thousand."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _sizes(entry.path)
+                elif entry.is_file():
+                    yield entry.path, entry.stat().st_size
+            except FileNotFoundError:  # a log that was deleted meanwhile
+                pass
 
 
 def _lock(path: Path) -> IO[str]:
@@ -337,8 +346,8 @@ def reconcile(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
     connection: open on instance.sqlite.
     """
     rows = dict(connection.execute("SELECT uuid, uid FROM indexes"))
-    files = {file.name for file in (folder / "indexes").iterdir()}
-    found = {name.split(".")[0] for name in files}
+    files = set(os.listdir(folder / "indexes"))
+    found = {name.partition(".")[0] for name in files}
     for uuid in rows:
         name = f"{uuid}.sqlite"
         if name in files and not {f"{name}-wal", f"{name}-shm"} <= files:

@@ -58,6 +58,11 @@ class IndexingProcess:
             raise IndexingProcessCrashed(answer["crash"])
         return answer
 
+    @property
+    def is_started(self) -> bool:
+        """It has been used, and not closed since."""
+        return self._process is not None
+
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
             self._process = subprocess.Popen(
