@@ -3,6 +3,7 @@
 1. Searches of others take at most three times as long as without them.
 2. Threads, sockets and memory are bounded: a thread for each body under way, a socket for each client, little memory.
 3. All of it is given back, without the clients' help.
+4. Clients that send nearly all of a large body, and wait then, share the memory of one; small bodies are read meanwhile.
 
 The limits of docs/http.md#limits-and-time-outs are a twentieth of the real ones in the short form.
 """
@@ -127,7 +128,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         daemon.done(daemon.post("/indexes/films/documents", documents))
         assert len(daemon.call("GET", "/indexes/films/documents?limit=100000").body) > 3900 * FILMS
         yield daemon
-        assert daemon.bugs() == []
+        assert [line for line in daemon.bugs() if " status=503 " not in line] == []
     finally:
         daemon.kill9()
 
@@ -147,7 +148,8 @@ def test_slow_clients_cost_others_little_and_nothing_in_the_end(
         films: Daemon, seed: int, amount: Callable[[int, int], int], figure: Callable[..., None]) -> None:
     half_open, silent, trickles, searches = amount(120, 500), amount(20, 100), amount(3, 20), amount(150, 2000)
     dice = random.Random(seed)
-    limit_s = (LIMITS.idle_s + LIMITS.answer_waits_s) / DIVISOR + 10
+    # The last are idle ones, or take their answers slowly; then spare threads end, and what is spare is closed when nothing is done.
+    limit_s = (LIMITS.idle_s + LIMITS.answer_waits_s + LIMITS.spare_s + 2 * LIMITS.idle_call_s) / DIVISOR + 30
     search_times(films, 50, dice)
     before, quiet = Resources(films), search_times(films, searches, dice)
     with memory_watched(films, 0.05) as memory, closing(SlowClients(films.port)) as clients:
@@ -159,23 +161,41 @@ def test_slow_clients_cost_others_little_and_nothing_in_the_end(
             for first, then in TRICKLES:
                 clients.trickle(first, then)
             clients.read_slowly(ALL_FILMS)
+        first = Resources(films)
         busy = search_times(films, searches, dice)
-        during = Resources(films)
+        last = Resources(films)
         everybody = half_open + silent + trickles * (len(TRICKLES) + 1)
         bodies = round(half_open * HOLDS_A_THREAD) + trickles * 5
         seconds = seconds_until_given_back(films, before, limit_s)
     after = Resources(films)
     times = statistics.median(busy) / statistics.median(quiet)
     figure(f"{half_open} half-open, {silent} that never read 23 MB: searches", times, "times their time", limit="3 times")
-    figure("slow clients: threads", during.threads - before.threads, limit=f"one for each body under way, {bodies}, and 10")
-    figure("slow clients: descriptors", during.descriptors - before.descriptors, limit=f"one for each client, {everybody}, and 3 for each large answer")
+    threads, descriptors = (max(getattr(first, what), getattr(last, what)) - getattr(before, what) for what in ("threads", "descriptors"))
+    figure("slow clients: threads", threads, limit=f"one for each body under way, {bodies}, and 32")
+    figure("slow clients: descriptors", descriptors, limit=f"one for each client, {everybody}, and 3 for each large answer")
     figure("slow clients: memory", memory[1] - memory[0], "MB", limit="100 MB")
     figure("slow clients: time until all is given back", seconds, "s", limit=f"{limit_s:.0f} s")
     assert times < 3
-    assert during.threads - before.threads <= bodies + 10
-    assert during.descriptors - before.descriptors <= everybody + 3 * (silent + trickles) + 20
+    assert threads <= bodies + 32
+    assert descriptors <= everybody + 3 * (silent + trickles) + 20
     assert memory[1] - memory[0] < 100, memory
     assert seconds < limit_s, (before.__dict__, after.__dict__)
+
+
+def test_clients_that_hold_back_the_end_of_large_bodies_share_the_memory_of_one(
+        films: Daemon, seed: int, amount: Callable[[int, int], int], figure: Callable[..., None]) -> None:
+    greedy, size, piece = amount(12, 60), 30_000_000, b" " * 1_000_000
+    with memory_watched(films, 0.05) as memory, closing(SlowClients(films.port)) as clients:
+        for _ in range(greedy):
+            client = clients.half_open(SEARCH + b"Content-Length: %d\r\n\r\n{" % size)
+            try:
+                for _ in range(size // len(piece) - 1):
+                    client.sendall(piece)
+            except OSError:  # refused before its end
+                pass
+        search_times(films, 10, random.Random(seed))
+    figure(f"{greedy} clients that hold back the end of 30 MB: memory", memory[1] - memory[0], "MB", limit="180 MB")
+    assert memory[1] - memory[0] < 180, memory
 
 
 def seconds_until_given_back(daemon: Daemon, before: Resources, patience_s: float) -> float:
