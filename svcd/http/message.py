@@ -139,7 +139,8 @@ class Body:
 
     __slots__ = ("_wire", "_encoding", "_limit", "_memory", "_taken")
 
-    def __init__(self, wire: WireBody, encoding: str | None = None, limit: int = 1 << 62, memory: BodyMemory | None = None) -> None:
+    def __init__(self, wire: WireBody, encoding: str | None = None, limit: int = 1 << 62,
+                 memory: BodyMemory | None = None) -> None:
         """encoding: the Content-Encoding header; limit: in bytes. memory: for read(), given back by release()."""
         self._wire = wire
         self._encoding = encoding
