@@ -240,13 +240,14 @@ class Connection(BaseHTTPRequestHandler):
         self.close_connection, self._must_linger = True, False
 
     def _request(self, head: Head, wire: FramedBody | None) -> Request:
-        body = Body(wire or NoBody(), head.headers.get("content-encoding"), self.server.payload_limit)
+        body = Body(wire or NoBody(), head.headers.get("content-encoding"), self.server.payload_limit, self.server.body_memory)
         return Request(head.method, head.path, head.query, head.headers, body, self.client, self.request)
 
     def _reply(self, request: Request, head: Head, wire: FramedBody | None) -> None:
         """Compute the answer; _deliver() sends it."""
         started = time.perf_counter()
         response = self._answer(request)
+        request.body.release()
 
         def write(response: Response) -> EncodedResponse:
             return self._outgoing(request, response, head.minor, wire)

@@ -153,6 +153,11 @@ class DataFolderReader:
         if "_cache" in self.__dict__:  # made when an index is read
             self._limit_cache()
 
+    def give_back(self) -> None:
+        """After work: close spare readers, and return freed memory to the system."""
+        self._readers.close_spare()
+        machine.give_back_memory()
+
     # Indexes
 
     def index_path(self, uuid: str) -> Path:
