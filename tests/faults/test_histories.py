@@ -397,7 +397,7 @@ def test_a_canceled_task_leaves_no_trace(told: History) -> None:
 
 
 def test_a_task_that_ends_otherwise_than_it_must_is_found(told: History) -> None:
-    told.ended = {**told.ended, 4: {**told.ended[4], "status": "failed"}}
+    told.ended = {**told.ended, 4: {**told.ended[4], "status": "failed", "error": {"message": "too hard"}}}
     assert "should have succeeded" in told.violations()[0]
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.support.history import Index, Model, Write
@@ -150,7 +150,7 @@ def _sequences(model: Model, history: History) -> dict[str, list[tuple[int, Stat
 
 
 def _copy(index: Index | None) -> State:
-    return Index(dict(index.documents), dict(index.settings)) if index else None
+    return replace(index, documents=dict(index.documents), settings=dict(index.settings)) if index else None
 
 
 def _of_reads(history: History, states: Mapping[str, Sequence[tuple[int, State]]]) -> Iterator[str]:
