@@ -201,18 +201,21 @@ class DataFolderReader:
         """A reader of one state of an index, from first to last read. Raises index_not_found."""
         from svcd.index.reader import IndexReader  # imported late: a start reads no index, and need not wait for it
 
-        uuid, path, connection = self._begin_read(index_uid)
-        try:
-            self._size_cache(uuid, path)
+        while True:
+            uuid, path, connection = self._begin_read(index_uid)
             try:
-                reader = IndexReader(connection, uuid, self._cache)
-            except sqlite3.OperationalError:
-                if self.is_lost(uuid):
-                    raise missing_file_error(index_uid) from None
-                raise
-            yield reader
-        finally:
-            self._readers.end(path, connection)
+                self._size_cache(uuid, path)
+                try:
+                    reader = IndexReader(connection, uuid, self._cache)
+                except sqlite3.OperationalError:
+                    if self.is_lost(uuid):
+                        raise missing_file_error(index_uid) from None
+                    raise
+                if self.file_uuid(index_uid) == uuid:  # not swapped before the reader began, and written since
+                    yield reader
+                    return
+            finally:
+                self._readers.end(path, connection)
 
     def is_lost(self, uuid: str) -> bool:
         """Is the file of an index missing, or without tables, as a disk leaves it that did not write what it said it had?"""
@@ -266,6 +269,9 @@ class DataFolderReader:
                         raise  # all files exist: something else is wrong
                     lost |= fresh
                     continue  # in case one was deleted after the list was read
+                with self.read_instance() as connection:
+                    if uuids_of(connection, [*index_uids, *sorted(others)]) != uuids:
+                        continue  # a swap before a file was opened, which may have been written since under its other name
                 stack.push(attempt.pop_all())
                 return IndexSnapshot(uuids, held, self.read_file)
 
