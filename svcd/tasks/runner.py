@@ -142,9 +142,10 @@ class Runner:
 
     on_batch: called with each batch that ended and its tasks; on_bug: with the text of unexpected errors. retry_s: seconds
     until a batch that could not be finished is tried again. quiet_s: seconds without a task before postings are
-    materialized. folders: where dumps and snapshots go. networks: those that embedders and exports may call though they are not
-    global. payload_limit: bytes of the bodies that this instance accepts. cluster: the log that several nodes share; then its
-    leader plans batches, and every node runs those that the log has begun, in its order.
+    materialized. spare_s: seconds until an idle indexing process ends, unless it is the only idle one. folders: where dumps and
+    snapshots go. networks: those that embedders and exports may call though they are not global. payload_limit: bytes of the
+    bodies that this instance accepts. cluster: the log that several nodes share; then its leader plans batches, and every node
+    runs those that the log has begun, in its order.
 
     Indexes whose postings should be materialized are known from their last batch, and after a start from a look at the larger
     ones.
@@ -153,7 +154,7 @@ class Runner:
     def __init__(self, instance: Instance, *, workers: int = 1, limits: Limits = Limits(), budget: MemoryBudget = MemoryBudget(),
                  on_batch: OnBatch = lambda batch, tasks: None, on_bug: Callable[[str], None] = print,
                  make_writer: Callable[[int], IndexingProcess] = IndexingProcess, retry_s: float = 1.0,
-                 quiet_s: float = 0.3, folders: global_tasks.Folders = global_tasks.Folders(),
+                 quiet_s: float = 0.3, spare_s: float = 30.0, folders: global_tasks.Folders = global_tasks.Folders(),
                  networks: Sequence[str] = (), payload_limit: int = 100_000_000, cluster: Cluster | None = None) -> None:
         self._instance = instance
         self._queue = instance.queue
@@ -167,6 +168,7 @@ class Runner:
         self._crashes: dict[int, int] = {}  # uid of such a batch -> how often the indexing process crashed
         self._retry_s = retry_s
         self._quiet_s = quiet_s
+        self._spare_s = spare_s
         self._on_batch = on_batch
         self._on_bug = on_bug
         self._changed = threading.Condition()
@@ -602,18 +604,30 @@ class Runner:
     # Tasks of one index
 
     def _work(self, writer: IndexingProcess) -> None:
+        while (job := self._next_job(writer)) is not None:
+            self._run_claimed_job(job, writer)
+            job = None  # free its tasks, which may hold megabytes, while waiting for the next job
+
+    def _next_job(self, writer: IndexingProcess) -> _Job | _Maintenance | None:
+        """Wait for a job; None when svcd stops."""
+        with self._changed:
+            self._idle.append(writer)
+        # The thread that became idle last takes the next job: the others need not start their processes.
+        def is_due() -> bool:
+            return self._stopping or bool(self._jobs) and self._idle[-1] is writer
+
         while True:
             with self._changed:
-                # The thread that became idle last takes the next job: the others need not start their processes.
-                self._idle.append(writer)
-                self._changed.wait_for(lambda: self._stopping or (self._jobs and self._idle[-1] is writer))
+                self._changed.wait_for(is_due, self._spare_s if writer.is_started else None)
                 if self._stopping:
-                    return
-                self._idle.pop()
-                job = self._jobs.pop(0)
-                self._changed.notify_all()
-            self._run_claimed_job(job, writer)
-            del job  # free its tasks, which may hold megabytes, while waiting for the next job
+                    return None
+                if is_due():
+                    self._idle.pop()
+                    self._changed.notify_all()
+                    return self._jobs.pop(0)
+                is_spare = self._idle[-1] is not writer
+            if is_spare:
+                writer.close()
 
     def _run_claimed_job(self, job: _Job | _Maintenance, writer: IndexingProcess) -> None:
         if isinstance(job, _Maintenance):
@@ -662,7 +676,7 @@ class Runner:
             return None if may_create else dict(error_object("index_not_found", f"Index `{job.index_uid}` not found."))
         if first.kind == "indexCreation":
             return dict(error_object("index_already_exists", f"Index `{job.index_uid}` already exists."))
-        if job.plan.shape != INDEX_DELETION and not self._instance.index_path(row.uuid).exists():
+        if job.plan.shape != INDEX_DELETION and self._instance.is_lost(row.uuid):
             return dict(missing_file_error(job.index_uid).as_json())  # creating a new file would hide the loss of the documents
         return None
 
