@@ -537,7 +537,7 @@ class Runner:
             answer = self._indexing_answer(job, target, writer, request)
         except IndexingProcessCrashed as crash:
             self._on_bug(str(crash))
-            error = error_object("internal", _crash_message(crash))
+            error = error_object(crash.code, _crash_message(crash))
             self._finish(job, row, [_failed(task, error) for task in job.running.tasks.values()], None)
             self._discard_new_file(job, target)
             return
