@@ -203,7 +203,7 @@ def seconds_until_given_back(daemon: Daemon, before: Resources, patience_s: floa
     begin = time.monotonic()
     while time.monotonic() < begin + patience_s:
         now = Resources(daemon)
-        if now.threads <= before.threads + SPARE_THREADS and now.descriptors <= before.descriptors + SPARE_READERS + 1:
+        if now.threads <= before.threads + SPARE_THREADS and now.descriptors <= before.descriptors + 2 * SPARE_READERS + 2:
             break
         time.sleep(0.05)
     return time.monotonic() - begin
