@@ -24,7 +24,7 @@ PIECE = 65536
 PORTION = 32768
 
 # A body that unpacks to so many times its size is a bomb, once it has unpacked to so many bytes. Documents do to 5 to 30 times.
-MAX_RATIO, MIN_BOMB = 100, 4 << 20
+MAX_RATIO, MIN_BOMB = 100, 2 << 20
 
 INCOMPLETE = "The provided payload is incomplete and cannot be parsed"
 _BLANKS = " \t"
