@@ -28,7 +28,7 @@ PORTION = 32768
 FREE_BODY, MEMORY_STEP = 65536, 1 << 20
 RETRY_AFTER_S = 10
 # A body that unpacks to so many times its size is a bomb, once it has unpacked to so many bytes. Documents do to 5 to 30 times.
-MAX_RATIO, MIN_BOMB = 100, 4 << 20
+MAX_RATIO, MIN_BOMB = 100, 2 << 20
 
 INCOMPLETE = "The provided payload is incomplete and cannot be parsed"
 _BLANKS = " \t"

@@ -80,7 +80,7 @@ def test_each_write_may_be_the_first_that_fails(daemon: Daemon, disk: Disk, amou
         assert daemon.done(reply)["status"] == "succeeded"
     writes = disk.writes - before
     pids, accepted, unfinished = daemon.pids[0], 0, []
-    states = amount(6, 300)
+    states = amount(6, 150)
     for number in range(1, states + 1):
         disk.fail_after(writes * (number - 1) // states)
         replies = write_everything(daemon, number)

@@ -1,13 +1,16 @@
-"""A daemon that may have few files open.
+"""A daemon that may have few files open, and one that can start neither threads nor processes.
 
-1. With 64 it answers every search over more indexes than it can have open, from one client or from many at once.
+1. With 64 files it answers every search over more indexes than it can have open, from one client or from many at once.
 2. One request that needs more of them open at a time than there can be is told so, and the next one is answered.
 3. With fewer than it needs it does not start, and says so in one line.
+4. Without a further thread or process it answers all searches, accepts writes, and does them once it can start a process again.
 """
 from __future__ import annotations
 
 import json
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.daemon import Daemon
@@ -55,3 +58,50 @@ def test_too_few_descriptors_prevent_the_start_with_a_clear_error(tmp_path: Path
         "svcd: only 40 files may be open at once, and 51 are needed: raise the limit (`ulimit -n`, or `LimitNOFILE=` of "
         "the unit)")
     assert not daemon.data.exists()
+
+
+# While the file exists, the system refuses threads and processes, as with `ulimit -u` or a limit of a cgroup (which does not bind root).
+PRELUDE = """
+import os, subprocess, threading
+start_thread, start_process = threading._start_new_thread, subprocess.Popen._execute_child
+def refuse_thread(*args):
+    if os.path.exists("none"):
+        raise RuntimeError("can't start new thread")
+    return start_thread(*args)
+def refuse_process(*args):
+    if os.path.exists("none"):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    return start_process(*args)
+threading._start_new_thread, subprocess.Popen._execute_child = refuse_thread, refuse_process
+"""
+
+
+def test_without_threads_and_processes_searches_go_on(tmp_path: Path, figure: Callable[..., None]) -> None:
+    documents = [{"id": number, "title": f"kefir {number}", "text": "milk " * 200} for number in range(2000)]
+    first = Daemon(tmp_path).start()
+    first.done(first.post("/indexes/i0/documents", documents))
+    assert first.stop() == 0
+    daemon = Daemon(tmp_path, prelude=PRELUDE).start()
+    try:
+        daemon.get("/indexes/i0/search?q=kefir")
+        (tmp_path / "none").touch()
+        answered: list[int] = []
+        clients = [threading.Thread(target=lambda number=number: answered.append(
+            daemon.post("/indexes/i0/search", {"q": f"kefir {number}"}).status)) for number in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+        assert answered == [200] * CLIENTS
+        assert len(daemon.get("/indexes/i0/documents?limit=20")["results"]) == 20
+        accepted = daemon.post("/indexes/i0/documents", [{"id": 5000, "title": "skyr"}])
+        assert accepted.status == 202
+        assert len(daemon.get("/indexes/i0/documents?limit=2000")["results"]) == 2000  # else delivered by a thread of its own
+        assert daemon.get("/health") == {"status": "available"}
+        (tmp_path / "none").unlink()
+        begin = time.monotonic()
+        assert daemon.done(accepted)["status"] == "succeeded"
+        figure("a write is done after processes can be started again", time.monotonic() - begin, "s", limit="under 10 s")
+        assert len(daemon.get("/indexes/i0/documents?limit=2001")["results"]) == 2001
+    finally:
+        daemon.kill9()
