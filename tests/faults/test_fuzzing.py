@@ -13,12 +13,16 @@ import io
 import json
 import os
 import random
+import re
 import shutil
+import subprocess
+import sys
 import tarfile
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +55,7 @@ from svcd.validation import features
 from tests.api.conftest import JSON_TYPE, Client, client_of
 from tests.faults.conftest import IS_LONG
 from tests.support.bearers import MASTER_KEY, signed
+from tests.support.daemon import ROOT
 from tests.support.malformed_requests import BROKEN_CHUNKS, GET, POST, REFUSED_HEADS
 from tests.support.random_filters import expression
 from tests.support.rhai_words import texts_of_words
@@ -412,6 +417,10 @@ TARGETS: dict[str, tuple[Target, int, int]] = {  # what is read: how, inputs in 
     "edits": (edit, 30, 5_000), "templates (Liquid)": (liquid, 50, 10_000), "bitmaps": (bitmaps, 30, 5_000), "dumps": (dump, 6, 600),
 }
 
+# Those that need no application: what coverage_fuzzing.py tries.
+PURE = ("filters", "request heads", "chunks", "content codings", "JSON", "tenant tokens", "functions (Rhai)", "templates (Liquid)", "bitmaps")
+GUIDED_S = 20
+
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_readers_raise_what_they_declare(name: str, application: Application, figure: Callable[..., None]) -> None:
@@ -432,3 +441,14 @@ def test_readers_raise_what_they_declare(name: str, application: Application, fi
         figure(f"fuzzing: {name}", f"an undeclared exception in {tried} inputs", limit="none")
         raise
     figure(f"fuzzing: {name}", f"no undeclared exception in {tried} inputs", limit="none")
+
+
+@pytest.mark.skipif(not IS_LONG or find_spec("atheris") is None, reason="takes minutes, and needs atheris")
+@pytest.mark.parametrize("name", PURE)
+def test_coverage_leads_to_nothing_else(name: str, tmp_path: Path, figure: Callable[..., None]) -> None:
+    command = [sys.executable, "-m", "tests.faults.coverage_fuzzing", name, f"-max_total_time={GUIDED_S}", f"-seed={SEED}",
+               f"-artifact_prefix={tmp_path}/", "-rss_limit_mb=0", "-len_control=0", "-max_len=4096"]
+    ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=GUIDED_S * 10)
+    tried = re.findall(r"Done (\d+) runs", ended.stderr)
+    figure(f"fuzzing by coverage: {name}", f"no undeclared exception in {tried[-1]} inputs" if tried else "an undeclared exception", limit="none")
+    assert ended.returncode == 0, (ended.stdout + ended.stderr)[-5000:]
