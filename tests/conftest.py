@@ -1,7 +1,7 @@
 """What tests of more than one package share: a daemon in a process of its own."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 from hypothesis import settings
@@ -13,6 +13,12 @@ from tests.support.scripted_server import Reply, Script, ScriptedServer
 # The suite often runs beside other work: how long one example takes says nothing about the code under test.
 settings.register_profile("svcd", deadline=None)
 settings.load_profile("svcd")
+
+
+@pytest.fixture(scope="session")
+def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """Variables by which all processes share compiled files: compiling svcd takes most of the time of a start."""
+    return {"PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("bytecode")), "PYTHONDONTWRITEBYTECODE": ""}
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 - a block ```console is `$ command` lines, each with what it prints. `...` stands for what differs from run to run. A command that
   ends with a backslash goes on in the next line. Variables that a command sets are there for the next ones.
-- `<!-- started with: OPTIONS -->` has the options of the daemon, which the text says as well. `<!-- setup: COMMAND -->` is a command
-  that the text asks for in words.
+- `<!-- the daemon of this page -->` before a block ```sh: its only line is how the daemon of the page is started.
+- `<!-- setup: COMMAND -->` is a command that the text asks for in words.
 - `<!-- file: NAME -->` before a block of any language: the block is a file of that name.
 - A command that begins with `sleep`, or that prints a task that is not finished, is run again until it prints what is shown.
 - localhost:7700 is the daemon; the port 9000 is another one, which is free.
@@ -26,7 +26,7 @@ PATIENCE_S = 10.0
 
 _PART = re.compile(r"^```console\n(?P<console>.*?)^```|<!-- setup: (?P<setup>.*?) -->"
                    r"|<!-- file: (?P<name>[\w.-]+) -->\n```\w*\n(?P<content>.*?)^```", re.S | re.M)
-_STARTED_WITH = re.compile(r"<!-- started with: (.*?) -->")
+_DAEMON = re.compile(r"^<!-- the daemon of this page -->\n```sh\nsvcd (.*)\n```$", re.M)
 _STATUSES = ('"status":"enqueued"', '"status":"processing"')
 
 
@@ -98,13 +98,16 @@ class Reader:
             shell = subprocess.Popen(["sh", "-c", script], cwd=self._folder, env=self._environ, stdin=subprocess.DEVNULL,
                                      stdout=stream, stderr=stream, start_new_session=True)
         self._groups.append(shell.pid)
-        status = shell.wait(60)
-        return status, printed.read_text()
+        return self._end_of(shell, printed), printed.read_text()
+
+    def _end_of(self, shell: subprocess.Popen[bytes], printed: Path) -> int:
+        """Wait for it; its status. printed: the file with what it prints."""
+        return shell.wait(60)
 
 
 def options_of(page: Path) -> list[str]:
     """The options with which the daemon of a page is started."""
-    return [option for found in _STARTED_WITH.findall(page.read_text()) for option in found.split()]
+    return [option for found in _DAEMON.findall(page.read_text()) for option in found.split()]
 
 
 def parts_of(page: Path) -> list[re.Match[str]]:

@@ -1,4 +1,4 @@
-"""The README and the guide show what happens: their commands run, and print what the pages say (tests/support/shown_commands.py).
+"""README and docs show what happens: their commands run, and print what the pages say (tests/support/shown_commands.py).
 
 Each page has a daemon and a folder of its own.
 """
@@ -16,25 +16,18 @@ from tests.support.daemon import Daemon
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "guide"
-PAGES = [ROOT / "README.md", *sorted(GUIDE.glob("*.md"))]
+PAGES = [page for page in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))) if shown_commands.parts_of(page)]
 README = (ROOT / "README.md").read_text()
-
-
-@pytest.fixture(scope="module")
-def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """Variables by which all processes share compiled files: compiling svcd takes most of the time of a start."""
-    return {"PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("bytecode")), "PYTHONDONTWRITEBYTECODE": ""}
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the commands need curl")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_shows_happens(page: Path, tmp_path: Path, bytecode: Mapping[str, str]) -> None:
-    if shown_commands.parts_of(page):
-        daemon = Daemon(tmp_path, shown_commands.options_of(page), variables=bytecode).start()
-        try:
-            shown_commands.follow(page, tmp_path, daemon.port, bytecode)
-        finally:
-            daemon.stop()
+    daemon = Daemon(tmp_path, shown_commands.options_of(page), variables=bytecode).start()
+    try:
+        shown_commands.follow(page, tmp_path, daemon.port, bytecode)
+    finally:
+        daemon.stop()
 
 
 def test_the_guide_is_complete() -> None:
