@@ -1,6 +1,8 @@
 # make run      set up and start the daemon on its default address; ARGS="--env production" adds options
 # make test     set up, check the sources, run all tests
 # make quick    the same without the slow ones
+# make soak     the tests that try to break what svcd promises (tests/faults) in their long form: 90 minutes on two cores with nothing
+#               else to do; prints what was measured; ARGS="-k histories" for some of them
 # make check    check the sources alone: faults that ruff finds, types
 # make browser  install what the tests of the page drive: Chromium and its driver (as root, on Debian and its kin)
 # make store    install an object store for the tests of snapshots: s3rver, 14 MB, by npm
@@ -18,7 +20,7 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: run test quick check browser store cluster examples docs dist clean
+.PHONY: run test quick soak check browser store cluster examples docs dist clean
 .DEFAULT_GOAL := test
 
 run: $(VENV)/ready-to-run
@@ -29,6 +31,9 @@ test: check
 
 quick: check
 	$(VENV)/bin/python -m pytest -m "not slow" $(ARGS)
+
+soak: $(VENV)/ready-to-test
+	@$(VENV)/bin/python -m tests.faults.soak $(ARGS)
 
 check: $(VENV)/ready-to-test
 	$(VENV)/bin/ruff check --quiet

@@ -177,22 +177,32 @@ class SearchQueue:
             return waiter
 
     def _wait(self, waiter: _Waiter) -> None:
-        """Wait until a search ends, or the head start of the newest running search is over."""
+        """Wait until a search ends, or, as the newest that waits, until the head start of the newest running search is over."""
         until = time.monotonic() + self._max_wait_s
         while (left := until - time.monotonic()) > 0:
-            if waiter.wakeup.wait(min(left, self._head_start_s or left)):
-                break
+            # The newest alone looks again: a thousand threads that did would take the interpreter from those that search.
+            waiter.wakeup.wait(min(left, self._head_start_s or left) if self._waiting[-1:] == [waiter] else left)
             with self._lock:
-                if waiter in self._waiting and self._has_room():
+                if waiter not in self._waiting:
+                    return
+                waiter.wakeup.clear()
+                if waiter is self._waiting[-1] and self._has_room():
                     self._start(waiter)
         with self._lock:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
+                self._wake_newest()
 
     def _start(self, waiter: _Waiter) -> None:
         self._waiting.remove(waiter)
         self._run(waiter)
         waiter.wakeup.set()
+        self._wake_newest()
+
+    def _wake_newest(self) -> None:
+        """Have the newest that waits look from now on whether it may run."""
+        if self._waiting and self._head_start_s:
+            self._waiting[-1].wakeup.set()
 
     def _leave(self, started_at: float) -> None:
         with self._lock:

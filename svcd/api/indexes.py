@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import shapes
@@ -170,10 +170,10 @@ def compact(ctx: Context) -> HandlerResult:
     return _enqueued(ctx, "indexCompaction", ctx.index_uid, {}, {})
 
 
-def index_stats(ctx: Context, row: IndexRow) -> dict[str, Any]:
+def index_stats(ctx: Context, row: IndexRow, being_indexed: Collection[str | None]) -> dict[str, Any]:
     """The statistics of one index, as the query string asks; its file is opened only for the sizes of its tables.
 
-    Raises index_not_found if the index was deleted meanwhile.
+    being_indexed: as indexes_at_work(). Raises index_not_found if the index was deleted meanwhile.
     """
     size_format, stats = ctx.query["sizeFormat"], row.stats
     count, raw_size = stats.get("documents", 0), stats.get("bytes", 0)
@@ -181,7 +181,7 @@ def index_stats(ctx: Context, row: IndexRow) -> dict[str, Any]:
         "numberOfDocuments": count,
         "rawDocumentDbSize": shapes.size(raw_size, size_format),
         "avgDocumentSize": shapes.size(raw_size // count if count else 0, size_format),
-        "isIndexing": _is_indexing(ctx, row.uid),
+        "isIndexing": row.uid in being_indexed,
     }
     if ctx.query["showInternalDatabaseSizes"]:
         with ctx.instance.read_file(row.uid, row.uuid) as reader:
@@ -192,14 +192,14 @@ def index_stats(ctx: Context, row: IndexRow) -> dict[str, Any]:
     return view
 
 
-def _is_indexing(ctx: Context, uid: str) -> bool:
-    """True while a batch runs that holds a task of the index."""
-    return any(task.index_uid == uid for running in ctx.queue.running() for task in list(running.tasks.values()))
+def indexes_at_work(ctx: Context) -> Collection[str | None]:
+    """The uids of the indexes that a task of a running batch names."""
+    return {task.index_uid for running in ctx.queue.running() for task in list(running.tasks.values())}
 
 
 def get_stats(ctx: Context) -> HandlerResult:
     """The statistics of one index. Raises index_not_found."""
-    return HandlerResult(200, index_stats(ctx, ctx.instance.require_index(ctx.index_uid)))
+    return HandlerResult(200, index_stats(ctx, ctx.instance.require_index(ctx.index_uid), indexes_at_work(ctx)))
 
 
 def swap(ctx: Context) -> HandlerResult:

@@ -183,11 +183,10 @@ def _timings(traffic: Traffic) -> Iterator[Sample]:
 
 
 def _indexes(ctx: Context) -> Iterator[Family]:
-    rows, total = ctx.instance.list_indexes()
+    counts = {(row.uid,): row.stats.get("documents", 0) for row in ctx.instance.each_index()}
     last_update = ctx.instance.last_update()
-    yield _gauge("svc_index_count", "Svc Index Count", total)
-    yield Family("svc_index_docs_count", GAUGE, "Svc Index Docs Count",
-                 labelled(("index",), {(row.uid,): row.stats.get("documents", 0) for row in rows}))
+    yield _gauge("svc_index_count", "Svc Index Count", len(counts))
+    yield Family("svc_index_docs_count", GAUGE, "Svc Index Docs Count", labelled(("index",), counts))
     if last_update is not None:
         yield _gauge("svc_last_update", "Svc Last Update", last_update // quantities.SECOND)
 

@@ -220,7 +220,7 @@ def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], N
                 gate.answer, sockets or config.http_addr, threads=serving.threads(config),
                 payload_limit=config.http_payload_size_limit, ssl_context=context,
                 on_request=serving.log_request, on_error=serving.log_bug,
-                on_stopping=instance.queue.listeners.close, on_idle=machine.give_back_memory,
+                on_stopping=instance.queue.listeners.close, on_idle=instance.give_back,
                 are_sockets_kept=bool(sockets),
             )
             keep_folder()

@@ -82,7 +82,7 @@ class SearchWorker:
         self._server = Server(
             app.answer, [socket.socket(fileno=listener) for listener in configuration.listeners], threads=configuration.threads,
             payload_limit=configuration.payload_limit, on_request=serving.log_request, on_error=serving.log_bug,
-            peers=peers, on_idle=machine.give_back_memory,
+            peers=peers, on_idle=self._data_folder.give_back,
         )
         app.search_cache.publish, self._server.on_message = peers.send_to_all, app.search_cache.receive
         self._handlers: dict[str, Callable[[Any], Mapping[str, Any] | None]] = {

@@ -23,7 +23,7 @@ from svcd.commands import instance, output
 from svcd.commands.instance import CommandFailed
 from svcd.index import fts_encoding, materialized
 from svcd.index.connections import copy_file, open_reader
-from svcd.index.schema import LEAST_DOCUMENTS
+from svcd.index.schema import COUNT_BLOCK, LEAST_DOCUMENTS
 from svcd.tasks.archive import waiting_payloads
 
 MOST_FAULTS = 20
@@ -46,11 +46,7 @@ def command(context: click.Context, folder: Path | None, full: bool, is_json: bo
     folder = folder or load(context.find_root().obj or {}, os.environ).db_path
     if not (folder / "instance.sqlite").exists():
         raise CommandFailed(f"{folder} is not a data folder of svcd: it has no file instance.sqlite")
-    faults: dict[str, list[str]] = {}
-    for name, check in _checks(folder, full):
-        if not is_json:
-            output.remark(f"{name} ...")
-        faults[name] = _found(check)
+    faults = found_faults(folder, full, on_file=lambda name: None if is_json else output.remark(f"{name} ..."))
     wrong = sum(map(len, faults.values()))
     if is_json:
         output.print_json({"folder": str(folder), "isFull": full, "faults": faults, "isWhole": not wrong})
@@ -61,6 +57,15 @@ def command(context: click.Context, folder: Path | None, full: bool, is_json: bo
         print(f"{folder}: {len(faults)} files, {wrong or 'no'} {'fault' if wrong < 2 else 'faults'}"
               f"{'' if full else ' (--full compares more)'}")
     return instance.FAILED if wrong else 0
+
+
+def found_faults(folder: Path, is_full: bool, on_file: Callable[[str], None] = lambda name: None) -> dict[str, list[str]]:
+    """What is wrong with each file of a data folder, by the name of the file. on_file: called with the name of the next file."""
+    faults: dict[str, list[str]] = {}
+    for name, check in _checks(folder, is_full):
+        on_file(name)
+        faults[name] = _found(check)
+    return faults
 
 
 def _checks(folder: Path, is_full: bool) -> Iterator[tuple[str, Callable[[], Iterator[str]]]]:
@@ -126,16 +131,24 @@ def _index_faults(path: Path, is_full: bool) -> Iterator[str]:
 
 
 def _row_faults(connection: sqlite3.Connection) -> Iterator[str]:
-    """Each document is JSON, and has its row in the forward index."""
+    """Each document is JSON, and each row of the forward index is of one; a document without words has no row there."""
     for docid, text in connection.execute("SELECT docid, json FROM documents"):
         try:
             json_text.loads(text)
         except ValueError as error:
             yield f"document {docid} is not JSON: {error}"
-    for table, other in (("documents", "forward_index"), ("forward_index", "documents")):
-        lone = connection.execute(f"SELECT docid FROM {table} WHERE docid NOT IN (SELECT docid FROM {other}) LIMIT 1").fetchone()
-        if lone:
-            yield f"document {lone[0]} of {table} is not in {other}"
+    for (docid,) in connection.execute("SELECT docid FROM forward_index WHERE docid NOT IN (SELECT docid FROM documents)"):
+        yield f"document {docid} of forward_index is not in documents"
+    yield from _lost_words(connection)
+
+
+def _lost_words(connection: sqlite3.Connection) -> Iterator[str]:
+    """A document without a row in the forward index has no words, so none may be counted in its fields."""
+    counts = connection.execute("SELECT block, counts FROM field_word_counts").fetchall()
+    for (docid,) in connection.execute("SELECT docid FROM documents WHERE docid NOT IN (SELECT docid FROM forward_index)"):
+        block, offset = divmod(docid, COUNT_BLOCK)
+        if any(found[offset:offset + 1] not in (b"", b"\0") for start, found in counts if start == block):
+            yield f"document {docid} of documents is not in forward_index"
 
 
 def _structure_faults(connection: sqlite3.Connection) -> Iterator[str]:

@@ -101,6 +101,10 @@ class Connection(BaseHTTPRequestHandler):
         """True if no request is expected soon: an answer was sent before, or nothing has come for a while."""
         return self.has_no_request() and (self._has_answered or time.monotonic() >= self._accepted_at + FIRST_REQUEST_S)
 
+    def awaits_thread(self) -> bool:
+        """A request has come that no thread has looked at yet: whatever time passes is not its client's fault."""
+        return self._phase in (self._handshake, self._serve) and not self._has_head_begun and not self.has_no_request()
+
     def expire(self) -> None:
         """The deadline has passed: send a 408 to a client in the middle of a head, if that needs no waiting."""
         if self._phase == self._serve and self._received.buffer:
@@ -236,13 +240,14 @@ class Connection(BaseHTTPRequestHandler):
         self.close_connection, self._must_linger = True, False
 
     def _request(self, head: Head, wire: FramedBody | None) -> Request:
-        body = Body(wire or NoBody(), head.headers.get("content-encoding"), self.server.payload_limit)
+        body = Body(wire or NoBody(), head.headers.get("content-encoding"), self.server.payload_limit, self.server.body_memory)
         return Request(head.method, head.path, head.query, head.headers, body, self.client, self.request)
 
     def _reply(self, request: Request, head: Head, wire: FramedBody | None) -> None:
         """Compute the answer; _deliver() sends it."""
         started = time.perf_counter()
         response = self._answer(request)
+        request.body.release()
 
         def write(response: Response) -> EncodedResponse:
             return self._outgoing(request, response, head.minor, wire)

@@ -342,7 +342,7 @@ class ReceiveBuffer:
     is_broken: nothing more can be read, although more was announced.
     """
 
-    __slots__ = ("buffer", "is_broken", "awaits_continue", "_transport", "_limits", "_send_continue", "_waited", "_received")
+    __slots__ = ("buffer", "is_broken", "awaits_continue", "_transport", "_limits", "_send_continue", "_patience")
 
     def __init__(self, transport: Transport, limits: Limits, send_continue: Callable[[], None]) -> None:
         """send_continue: sends `100 Continue` to a client that waits for it before it sends its body."""
@@ -352,14 +352,12 @@ class ReceiveBuffer:
         self._transport = transport
         self._limits = limits
         self._send_continue = send_continue
-        self._waited = 0.0
-        self._received = 0
+        self._patience = 0.0  # seconds for which more of the body is still awaited
 
     def begin_body(self, awaits_continue: bool) -> None:
         """From here on the bytes belong to a new body. awaits_continue: the client waits for `100 Continue`."""
         self.awaits_continue = awaits_continue
-        self._waited = 0.0
-        self._received = 0
+        self._patience = self._limits.body_waits_s
 
     def fill(self) -> int | None:
         """Receive once, without waiting: how many bytes came, 0 at the end, None when there are none now."""
@@ -394,7 +392,7 @@ class ReceiveBuffer:
         if not piece:
             self.is_broken = True
             raise HttpError(400, INCOMPLETE)
-        self._received += len(piece)
+        self._patience = min(self._limits.body_waits_s, self._patience + len(piece) / self._limits.body_rate)
         return piece
 
     def _await_piece(self, max_bytes: int) -> bytes:
@@ -406,11 +404,9 @@ class ReceiveBuffer:
         return piece
 
     def _wait(self) -> None:
-        """Wait for the client within the limits: a byte now and then must not hold a thread for ever."""
-        limits = self._limits
-        patience = limits.body_waits_s + self._received / limits.body_rate - self._waited
+        """Wait for the client within the limits: a byte now and then must not hold a thread for ever, whatever came before."""
         started = time.monotonic()
-        if not wait(self._transport.sock, self._transport.blocked_on, min(limits.body_stall_s, patience)):
+        if not wait(self._transport.sock, self._transport.blocked_on, min(self._limits.body_stall_s, self._patience)):
             self.is_broken = True
             raise HttpError(408, "The body of the request took too long to arrive.")
-        self._waited += time.monotonic() - started
+        self._patience -= time.monotonic() - started

@@ -6,6 +6,7 @@ which is how request smuggling works.
 """
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
@@ -22,6 +23,10 @@ from svcd.http.sockets import wait_or_hangup
 PIECE = 65536
 # Bytes of a portion of a large answer: up to three copies of one are held for each slow client.
 PORTION = 32768
+
+# Bytes of a body that is read whole: the first of each are free, more are taken from BodyMemory in such steps.
+FREE_BODY, MEMORY_STEP = 65536, 1 << 20
+RETRY_AFTER_S = 10
 
 INCOMPLETE = "The provided payload is incomplete and cannot be parsed"
 _BLANKS = " \t"
@@ -99,6 +104,31 @@ class NoBody:
         return iter(())
 
 
+class BodyMemory:
+    """The memory for bodies that are read whole, all of a server together. most: in bytes; taken: of them.
+
+    Without it clients that send nearly all of a large body, and wait then, would each keep as much as a body may have.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.taken = 0
+        self._lock = threading.Lock()  # guards taken
+
+    def take(self, size: int) -> None:
+        """Take so many bytes, which release() must give back. Raises HttpError 503 when there are not so many left."""
+        with self._lock:
+            if self.taken + size > self._most:
+                raise HttpError(503, "Other requests take all of the memory that there is for large bodies: try again later.",
+                                (("Retry-After", str(RETRY_AFTER_S)),))
+            self.taken += size
+
+    def release(self, size: int) -> None:
+        """Give back what was taken."""
+        with self._lock:
+            self.taken -= size
+
+
 class Body:
     """The body of a request: read once, as a stream or whole, with its content codings removed.
 
@@ -107,13 +137,16 @@ class Body:
     `unsupported_media_type` for a coding that is not known.
     """
 
-    __slots__ = ("_wire", "_encoding", "_limit")
+    __slots__ = ("_wire", "_encoding", "_limit", "_memory", "_taken")
 
-    def __init__(self, wire: WireBody, encoding: str | None = None, limit: int = 1 << 62) -> None:
-        """encoding: the Content-Encoding header; limit: in bytes."""
+    def __init__(self, wire: WireBody, encoding: str | None = None, limit: int = 1 << 62,
+                 memory: BodyMemory | None = None) -> None:
+        """encoding: the Content-Encoding header; limit: in bytes. memory: for read(), given back by release()."""
         self._wire = wire
         self._encoding = encoding
         self._limit = limit
+        self._memory = memory
+        self._taken = 0  # bytes of it
 
     def chunks(self, size: int = PIECE) -> Iterator[bytes]:
         """Pieces of 1 to `size` bytes, each read from the client when it is asked for."""
@@ -125,11 +158,20 @@ class Body:
                 yield piece[start:start + size]
 
     def read(self) -> bytes:
-        """The whole body."""
+        """The whole body. Raises a 503, too, when there is no memory left for it."""
         whole = BytesIO()  # one growing block is returned to the system at once; many pieces would fragment the heap
         for piece in self._unpacked():
+            while self._memory and whole.tell() + len(piece) > FREE_BODY + self._taken:
+                self._memory.take(MEMORY_STEP)
+                self._taken += MEMORY_STEP
             whole.write(piece)
         return whole.getvalue()
+
+    def release(self) -> None:
+        """Give back the memory of read(): its bytes are not needed any more."""
+        if self._memory and self._taken:
+            self._memory.release(self._taken)
+            self._taken = 0
 
     def _unpacked(self) -> Iterator[bytes]:
         if (self._wire.length or 0) > self._limit:

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, cast
 from svcd.base import process
 from svcd.http.connection import Connection
 from svcd.http.delivery import DeliveryThread
-from svcd.http.message import Request, Response
+from svcd.http.message import MEMORY_STEP, BodyMemory, Request, Response
 from svcd.http.sockets import (
     BACKLOG,
     READABLE,
@@ -159,6 +159,7 @@ class Server(HTTPServer):
         """
         self.answer = answer
         self.payload_limit = payload_limit
+        self.body_memory = BodyMemory(payload_limit + MEMORY_STEP)  # a body of the largest size always has room when it is alone
         self.ssl_context = ssl_context
         self.on_request = on_request or (lambda *_: None)
         self.on_error = on_error or sys.stderr.write
@@ -458,7 +459,7 @@ class Server(HTTPServer):
 
     def _sweep(self) -> None:
         now = time.monotonic()
-        for pollable in (*self._poller.take_out_where(lambda pollable: pollable.deadline < now),
+        for pollable in (*self._poller.take_out_where(lambda pollable: pollable.deadline < now and not _awaits_thread(pollable)),
                       *self._delivery_thread.poller.take_out_where(lambda pollable: pollable.deadline < now)):
             connection = cast(Connection, pollable)  # listeners have no deadline
             connection.expire()
@@ -586,6 +587,10 @@ def _is_idle_connection(pollable: Pollable) -> bool:
 
 def _is_unused_connection(pollable: Pollable) -> bool:
     return isinstance(pollable, Connection) and pollable.has_no_request()
+
+
+def _awaits_thread(pollable: Pollable) -> bool:
+    return isinstance(pollable, Connection) and pollable.awaits_thread()
 
 
 def _is_between_requests(pollable: Pollable) -> bool:

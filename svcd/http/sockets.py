@@ -47,7 +47,9 @@ class Limits:
     head_s: float = 10.0  # the TLS handshake, or a head from its first byte to its last
     idle_s: float = 75.0  # between requests; browsers and proxies keep a connection for 60 to 120
     body_stall_s: float = 20.0  # without a byte of a body
-    body_waits_s: float = 60.0  # all waits for one body together, and a second more for each body_rate bytes
+    # All waits for one body together. Each body_rate bytes win back a second of it: what came quickly at first must not make a
+    # client of one byte now and then welcome for hours.
+    body_waits_s: float = 60.0
     body_rate: int = 1024
     write_stall_s: float = 30.0  # without taking a byte of an answer
     # All waits for one answer together, and a second more for each answer_rate bytes taken. The snapshot of an index that

@@ -29,6 +29,8 @@ READER_CACHE_KIB = 512
 BUSY_MS = 10_000
 # Seconds to wait for a reader when too many are open. A thread that has one already waits less: others may wait for it.
 WAIT_S, HOLDER_WAIT_S = 10.0, 0.5
+# Idle readers that close_spare() leaves alone: opening one takes a millisecond.
+SPARE_READERS = 8
 _FULL_DISK_ATTEMPTS, _FULL_DISK_PAUSE_S = 100, 0.002
 
 
@@ -150,9 +152,15 @@ class ReadPool:
         self._idle: OrderedDict[str, list[sqlite3.Connection]] = OrderedDict()
         self._idle_count = 0
         self._lent: dict[int, int] = {}  # id of a connection: the thread that it was lent to
+        self._closed = 0  # readers closed since close_spare() closed the others: SQLite may have their descriptors still
         self._opening = 0  # connections that are being opened
         self._deleted: set[str] = set()
         self._changed = threading.Condition(threading.Lock())  # guards all of these; notified when a reader is returned
+
+    @property
+    def most_held(self) -> int:
+        """How many readers one request may hold, so that others go on."""
+        return self._most_open // 2
 
     @contextmanager
     def transaction(self, path: Path | str) -> Iterator[sqlite3.Connection]:
@@ -202,6 +210,18 @@ class ReadPool:
             self._changed.notify_all()
         _close_all(idle)
 
+    def close_spare(self) -> None:
+        """Close all idle readers if more than SPARE_READERS are idle or were closed, as many clients at once leave them behind.
+
+        SQLite gives back the descriptors of a file only with the last reader of it.
+        """
+        with self._changed:
+            if self._idle_count + self._closed <= SPARE_READERS:
+                return
+            if not self._lent:
+                self._closed = 0
+        _close_all(self._all_idle())
+
     def close(self) -> None:
         """Close all idle readers."""
         _close_all(self._all_idle())
@@ -220,6 +240,7 @@ class ReadPool:
         connection.close()
         with self._changed:
             del self._lent[id(connection)]
+            self._closed += 1
             self._changed.notify_all()
 
     def _return(self, path: str, connection: sqlite3.Connection) -> None:
@@ -243,6 +264,7 @@ class ReadPool:
         while not (connections := next(iter(self._idle.values()))):
             self._idle.popitem(last=False)
         self._idle_count -= 1
+        self._closed += 1  # by the caller
         return connections.pop(0)
 
     # Opening

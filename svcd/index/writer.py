@@ -39,6 +39,8 @@ MOST_LOGGED = 20_000
 MOST_LOOKED_UP = 2000
 GENERATIONS = 100
 _READER_BYTES = 8 << 20
+# Overlapping searches can keep a log from ever being truncated: above so many bytes a checkpoint waits for them, at most so long.
+LONG_LOG, LONG_LOG_PATIENCE_MS = 32 << 20, 500
 
 Values = Mapping[str, FieldEntry]  # attribute -> what a document has in it
 _Name = TypeVar("_Name", str, int)
@@ -211,9 +213,11 @@ class IndexWriter:
     def checkpoint(self) -> None:
         """Move the log into the file and truncate it, as far as readers allow.
 
-        It does not wait for them: continuous searches must not hold up a batch.
+        It does not wait for them, since continuous searches must not hold up a batch, until the log is long: then it waits for
+        those that have begun. Later ones read the file without the log.
         """
-        self._connection.execute("PRAGMA busy_timeout = 0")
+        patience_ms = LONG_LOG_PATIENCE_MS if self.log_bytes() > LONG_LOG else 0
+        self._connection.execute(f"PRAGMA busy_timeout = {patience_ms}")
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
 

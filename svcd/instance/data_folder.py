@@ -9,7 +9,7 @@ import json
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from svcd.instance.network import Network
 
 
-# A request holds at most so many indexes open, each with three descriptors; further ones are opened when they are read.
+# A request holds at most so many indexes open, and half of the readers that there may be; further ones are opened when they are
+# read.
 MAX_OPEN_INDEXES = 64
 
 _HIDDEN = "."  # first character of the uids of indexes that svcd keeps for itself
@@ -78,6 +79,7 @@ _ANSWER_PART = 4  # this fraction of it is for answers, the others for what read
 _CACHE_PART = 10  # the cache may take this fraction of the bytes of all indexes that were read
 _MEMORY_PART = 8  # and this one of the memory of the machine
 INDEX_COLUMNS = "uid, uuid, created_at, updated_at, primary_key, stats"  # in the order of the fields of IndexRow
+_ROWS = f"SELECT {INDEX_COLUMNS} FROM indexes WHERE uid IN (SELECT value FROM json_each(?)) ORDER BY uid"
 
 
 @lru_cache
@@ -151,6 +153,11 @@ class DataFolderReader:
         if "_cache" in self.__dict__:  # made when an index is read
             self._limit_cache()
 
+    def give_back(self) -> None:
+        """After work: close spare readers, and return freed memory to the system."""
+        self._readers.close_spare()
+        machine.give_back_memory()
+
     # Indexes
 
     def index_path(self, uuid: str) -> Path:
@@ -183,31 +190,60 @@ class DataFolderReader:
         with_hidden: also those that no route of indexes shows (is_hidden()).
         """
         with self.read_instance() as connection:
-            rows = [_index_row(row) for row in connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes ORDER BY uid")
-                    if (with_hidden or not is_hidden(row[0])) and (is_allowed is None or is_allowed(row[0]))]
-        return rows[offset:None if limit is None else offset + limit], len(rows)
+            uids = [uid for (uid,) in connection.execute("SELECT uid FROM indexes ORDER BY uid")
+                    if (with_hidden or not is_hidden(uid)) and (is_allowed is None or is_allowed(uid))]
+            page = uids[offset:None if limit is None else offset + limit]
+            return list(map(_index_row, connection.execute(_ROWS, (json.dumps(page),)))), len(uids)
+
+    def each_index(self, is_allowed: Callable[[str], bool] = lambda index_uid: True) -> Iterator[IndexRow]:
+        """All of these indexes one by one, for the rows of ten thousand take megabytes."""
+        with self.read_instance() as connection:
+            for row in connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes ORDER BY uid"):
+                if not is_hidden(row[0]) and is_allowed(row[0]):
+                    yield _index_row(row)
 
     @contextmanager
     def read(self, index_uid: str) -> Iterator[IndexReader]:
         """A reader of one state of an index, from first to last read. Raises index_not_found."""
         from svcd.index.reader import IndexReader  # imported late: a start reads no index, and need not wait for it
 
-        uuid, path, connection = self._begin_read(index_uid)
+        while True:
+            uuid, path, connection = self._begin_read(index_uid)
+            try:
+                self._size_cache(uuid, path)
+                try:
+                    reader = IndexReader(connection, uuid, self._cache)
+                except sqlite3.OperationalError:
+                    if self.is_lost(uuid):
+                        raise missing_file_error(index_uid) from None
+                    raise
+                if self.file_uuid(index_uid) == uuid:  # not swapped before the reader began, and written since
+                    yield reader
+                    return
+            finally:
+                self._readers.end(path, connection)
+
+    def is_lost(self, uuid: str) -> bool:
+        """Is the file of an index missing, or without tables, as a disk leaves it that did not write what it said it had?"""
         try:
-            self._size_cache(uuid, path)
-            yield IndexReader(connection, uuid, self._cache)
-        finally:
-            self._readers.end(path, connection)
+            return not self._readers.rows(f"{self._index_folder}/{uuid}.sqlite", "PRAGMA user_version")[0][0]
+        except sqlite3.OperationalError:
+            if self.index_path(uuid).exists():
+                raise  # something else is wrong
+            return True
 
     @contextmanager
     def read_file(self, index_uid: str, uuid: str) -> Iterator[IndexReader]:
-        """A reader of the file that an index had when its row was read. Raises index_not_found when it was deleted since."""
+        """A reader of the file that an index had when its row was read. Raises index_not_found when it was deleted since,
+        io_error when it is lost."""
         with ExitStack() as stack:
             try:
                 reader = stack.enter_context(self._open_file(uuid))
             except sqlite3.OperationalError:
-                if self.index_path(uuid).exists():
+                if not self.is_lost(uuid):
                     raise
+                if self.file_uuid(index_uid) == uuid:
+                    raise missing_file_error(index_uid) from None
                 raise ApiError("index_not_found", f"Index `{index_uid}` not found.") from None
             yield reader
 
@@ -223,26 +259,33 @@ class DataFolderReader:
 
     def _open_together(self, stack: ExitStack, index_uids: Sequence[str],
                linked: Callable[[IndexReader], Iterable[str]]) -> IndexSnapshot:
+        lost: set[str] = set()  # uuids that are not tried again: they were deleted, or are listed without a file
         while True:
             uuids: dict[str, str] = {}
             held: dict[str, IndexReader] = {}
             with ExitStack() as attempt:
                 try:
                     with self.read_instance() as connection:  # the list stays in one state until the files are open
-                        self._open_some(attempt, uuids, held, uuids_of(connection, index_uids))
+                        self._open_some(attempt, uuids, held, uuids_of(connection, index_uids), lost)
                         others = {uid for reader in list(held.values()) for uid in linked(reader)} - {*index_uids}
-                        self._open_some(attempt, uuids, held, uuids_of(connection, sorted(others)))
+                        self._open_some(attempt, uuids, held, uuids_of(connection, sorted(others)), lost)
                 except sqlite3.OperationalError:
-                    if all(self.index_path(uuid).exists() for uuid in uuids.values()):
+                    fresh = {uuid for uuid in uuids.values() if uuid not in lost and self.is_lost(uuid)}
+                    if not fresh:
                         raise  # all files exist: something else is wrong
-                    continue  # one was deleted after the list was read
+                    lost |= fresh
+                    continue  # in case one was deleted after the list was read
+                with self.read_instance() as connection:
+                    if uuids_of(connection, [*index_uids, *sorted(others)]) != uuids:
+                        continue  # a swap before a file was opened, which may have been written since under its other name
                 stack.push(attempt.pop_all())
                 return IndexSnapshot(uuids, held, self.read_file)
 
-    def _open_some(self, stack: ExitStack, uuids: dict[str, str], held: dict[str, IndexReader], found: Mapping[str, str]) -> None:
+    def _open_some(self, stack: ExitStack, uuids: dict[str, str], held: dict[str, IndexReader], found: Mapping[str, str],
+                   lost: Collection[str]) -> None:
         uuids.update(found)
         for index_uid, uuid in found.items():
-            if len(held) < MAX_OPEN_INDEXES:
+            if len(held) < min(MAX_OPEN_INDEXES, self._readers.most_held) and uuid not in lost:
                 held[index_uid] = stack.enter_context(self._open_file(uuid))
 
     @contextmanager
@@ -390,9 +433,9 @@ def uuids_of(connection: sqlite3.Connection, index_uids: Sequence[str]) -> dict[
 
 
 def missing_file_error(index_uid: str) -> ApiError:
-    """The error for an index whose file is missing."""
-    return ApiError("io_error", f"The file of index `{index_uid}` is missing from the data folder. Put it back, or delete "
-                                "the index.")
+    """The error for an index whose file is missing, or has lost its tables."""
+    return ApiError("io_error", f"The file of index `{index_uid}` is missing from the data folder, or empty. Put it back, or "
+                                "delete the index.")
 
 
 def _index_row(row: tuple[Any, ...]) -> IndexRow:

@@ -34,7 +34,7 @@ from svcd.index import kept_embeddings, schema
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.connections import keep_log, open_reader, open_writer, sync_folder
 from svcd.index.disk_space import PART_BYTES, Reserve, lacks_room
-from svcd.instance.data_folder import INDEX_COLUMNS, DataFolderReader, IndexRow
+from svcd.instance.data_folder import INDEX_COLUMNS, DataFolderReader, IndexRow, is_hidden
 from svcd.instance.keys import KeyRow, KeyWriter, insert_key
 from svcd.instance.queue import Queue
 from svcd.instance.rows import Row, RowWriter, always
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 UNCLAIMED = "unclaimed"
 _SUFFIXES = ("", "-wal", "-shm", *kept_embeddings.SUFFIXES)  # the files of an index
+_LARGE_INDEXES = """
+    SELECT uid, uuid, json_extract(stats, '$.documents') AS documents FROM indexes WHERE documents >= ? ORDER BY uid"""
 LOCK_TIMEOUT_S = 2.0
 
 
@@ -113,7 +115,7 @@ class Instance(DataFolderReader):
 
     def keep_reserve(self) -> None:
         """Keep a reserve of disk space from now on, sized for the largest index."""
-        self.reserve.keep(max((_size(file) for file in (self.path / "indexes").iterdir()), default=0))
+        self.reserve.keep(max((size for _, size in _sizes(self.path / "indexes")), default=0))
 
     def close(self) -> None:
         """Close every file and unlock the folder."""
@@ -192,15 +194,16 @@ class Instance(DataFolderReader):
 
     def stale_indexes(self) -> list[str]:
         """The uids of the indexes whose postings should be materialized; looks into each large one."""
-        rows, _ = self.list_indexes()
-        return [row.uid for row in rows if row.stats.get("documents", 0) >= schema.LEAST_DOCUMENTS and self._is_stale(row)]
+        with self.read_instance() as connection:
+            large = connection.execute(_LARGE_INDEXES, (schema.LEAST_DOCUMENTS,)).fetchall()
+        return [uid for uid, uuid, documents in large if not is_hidden(uid) and self._is_stale(uuid, documents)]
 
-    def _is_stale(self, row: IndexRow) -> bool:
+    def _is_stale(self, uuid: str, documents: int) -> bool:
         from svcd.index.materialized import is_stale  # imported late: most starts find no index that is large enough
 
         try:
-            with self._readers.transaction(self.index_path(row.uuid)) as connection:
-                return is_stale(connection, row.stats["documents"])
+            with self._readers.transaction(self.index_path(uuid)) as connection:
+                return is_stale(connection, documents)
         except sqlite3.OperationalError:  # the file is lost
             return False
 
@@ -260,11 +263,11 @@ class Instance(DataFolderReader):
 
     def database_size(self) -> int:
         """Bytes of all files in the folder, logs and payloads included, the reserve excluded."""
-        return sum(_size(file) for file in self.path.rglob("*") if file != self.reserve.path)
+        return sum(size for name, size in _sizes(self.path) if name != str(self.reserve.path))
 
     def used_database_size(self) -> int:
         """Bytes of the SQLite files alone."""
-        return sum(_size(file) for file in self.path.rglob("*.sqlite"))
+        return sum(size for name, size in _sizes(self.path) if name.endswith(".sqlite"))
 
 
 def _stored_network(connection: sqlite3.Connection) -> Mapping[str, Any] | None:
@@ -275,6 +278,7 @@ def _stored_network(connection: sqlite3.Connection) -> Mapping[str, Any] | None:
 def _open_prepared(path: Path) -> sqlite3.Connection:
     connection = open_writer(path)
     try:
+        _upgrade_indexes(path.parent / "indexes", connection)
         schema.prepare(connection, schema.INSTANCE)
     except BaseException:
         connection.close()
@@ -282,11 +286,35 @@ def _open_prepared(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size if file.is_file() else 0
-    except FileNotFoundError:  # a log that was deleted meanwhile
-        return 0
+def _upgrade_indexes(folder: Path, instance: sqlite3.Connection) -> None:
+    """Upgrade all listed index files, before instance.sqlite: its format says whether that is done, after a crash too."""
+    (version,) = instance.execute("PRAGMA user_version").fetchone()
+    if not 0 < version < schema.FORMAT:
+        return
+    for uuid, index_uid in instance.execute("SELECT uuid, uid FROM indexes ORDER BY uid").fetchall():
+        path = folder / f"{uuid}.sqlite"
+        if path.exists():
+            try:
+                with closing(open_writer(path)) as connection:
+                    schema.prepare(connection, schema.INDEX)
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):  # such as a full disk: the next start tries again
+                    raise
+                logs.warn("the file of an index is damaged, and cannot be upgraded", index=index_uid, failure=str(error))
+            keep_log(path)
+
+
+def _sizes(folder: Path | str) -> Iterator[tuple[str, int]]:
+    """Path and bytes of each file in a folder and below; ten thousand indexes have thirty thousand."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _sizes(entry.path)
+                elif entry.is_file():
+                    yield entry.path, entry.stat().st_size
+            except FileNotFoundError:  # a log that was deleted meanwhile
+                pass
 
 
 def lock_folder(path: Path) -> IO[str]:
@@ -336,8 +364,8 @@ def reconcile(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
     connection: open on instance.sqlite.
     """
     rows = dict(connection.execute("SELECT uuid, uid FROM indexes"))
-    files = {file.name for file in (folder / "indexes").iterdir()}
-    found = {name.split(".")[0] for name in files}
+    files = set(os.listdir(folder / "indexes"))
+    found = {name.partition(".")[0] for name in files}
     for uuid in rows:
         name = f"{uuid}.sqlite"
         if name in files and not {f"{name}-wal", f"{name}-shm"} <= files:

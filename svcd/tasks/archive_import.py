@@ -87,6 +87,7 @@ def import_dump(path: Path, folder: Path, budget: MemoryBudget = MemoryBudget(),
         dump = data.with_name("dump")
         unpack(path, dump, "dump")
         _Import(dump, data, {"budget": asdict(budget), "threads": threads, "networks": list(networks)}, writer).run()
+        sync_tree(data)
 
 
 class _Import:
@@ -431,7 +432,8 @@ def _check_index(instance: Instance, row: IndexRow) -> None:
     if not path.is_file():
         raise ArchiveRefused(f"the snapshot lacks the file of the index {quoted_name(str(row.uid))}")
     _check_file(path, f"indexes/{path.name}", schema.INDEX)
-    checked_index_uid(row.uid)
+    if row.uid != RULES_INDEX_UID:
+        checked_index_uid(row.uid)
     with closing(open_writer(path)) as writer:  # a reader would leave a log behind
         stored = writer.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
     if stored and not isinstance(json.loads(stored[0]), dict):

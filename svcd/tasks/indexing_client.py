@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -58,8 +57,15 @@ class IndexingProcess:
             raise IndexingProcessCrashed(answer["crash"])
         return answer
 
+    @property
+    def is_started(self) -> bool:
+        """It has been used, and not closed since."""
+        return self._process is not None
+
     def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
+        if self._process is not None and self._process.poll() is not None:
+            self._ended()
+        if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", _MODULE, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 pass_fds=self._keep_open)
@@ -81,10 +87,14 @@ class IndexingProcess:
                 pass
 
     def kill(self) -> None:
-        """Kill it: what it has not committed is lost. A run() in another thread raises IndexingProcessDied."""
+        """Kill it: what it has not committed is lost. A run() in another thread raises IndexingProcessDied.
+
+        It is gone when this returns: one that still seemed to live would get the next batch, which then failed.
+        """
         process = self._process
         if process is not None and process.poll() is None:
-            process.send_signal(signal.SIGKILL)
+            process.kill()
+            process.wait()
 
     def close(self) -> None:
         """End it while it is idle."""

@@ -15,17 +15,14 @@ task is either enqueued, or finished with its effect and its notice. See docs/ta
 from __future__ import annotations
 
 import errno
-import hashlib
-import json
 import os
 import sqlite3
 import threading
 import uuid as uuids
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from itertools import takewhile
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from svcd.base import logs, quantities
 from svcd.base.errors import error_object
@@ -37,18 +34,16 @@ from svcd.instance.applied_log import BegunBatch, ClusterStopped
 from svcd.instance.data_folder import IndexRow, missing_file_error
 from svcd.instance.instance import Instance
 from svcd.instance.queue import SPACE_FREEING_KINDS, RunningBatch
-from svcd.instance.task_records import FAILED, SUCCEEDED, Batch, Task
+from svcd.instance.task_records import SUCCEEDED, Batch, Task
 from svcd.tasks import batching, global_tasks, views
 from svcd.tasks.batching import (
     INDEX_DELETION,
     KINDS,
     NEWEST_ALONE,
     IndexState,
-    Kind,
     Limits,
     Plan,
     changes_index,
-    failed_details,
 )
 from svcd.tasks.indexing_client import (
     IndexingProcess,
@@ -59,6 +54,9 @@ from svcd.tasks.indexing_client import (
     ReportProgress,
     Step,
 )
+from svcd.tasks.jobs import ALL_INDEXES, Job, Maintenance
+from svcd.tasks.outcomes import crash_message, describe, digest, failed_task, sealed_outcome, with_outcome
+from svcd.tasks.shared_log import Cluster
 from svcd.tasks.views import task_line
 
 _BY_RANK = sorted((kind for kind, row in KINDS.items() if row.rank < 9), key=lambda kind: KINDS[kind].rank)
@@ -69,72 +67,8 @@ _INDEX_KINDS = [kind for kind, row in KINDS.items() if row.rank == 9]
 _RECORDED = [kind for kind, row in KINDS.items() if row.is_recorded and not row.is_global and not row.is_archive]
 
 _MOST_CRASHES = 3
-_ALL_INDEXES = ""  # key of `_busy` for a dump or snapshot; uid of an export, which is not in `_busy`
-
-class Cluster(Protocol):
-    """The part of svcd.cluster.node.Node that the runner asks."""
-
-    on_begun: Callable[[BegunBatch], None]
-    on_leadership: list[Callable[[], None]]
-
-    def begun_before(self) -> Sequence[BegunBatch]:
-        """The batches that had begun before the start."""
-
-    def is_leading(self) -> bool:
-        """Does this node decide which batches run?"""
-
-    def begin(self, tasks: Sequence[Task], shape: str, strategy: str) -> bool:
-        """Have a batch run by all nodes; False when that could not be."""
-
-    def sealed(self, batch_uid: int, outcome: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """The end of a batch. Raises ClusterStopped."""
-
-    def stumbled(self, reason: str) -> None:
-        """A batch could not be finished here: another node should lead for a while."""
-
-    def end_unless_leading(self, batch_uid: int) -> Mapping[str, Any] | None:
-        """The end of a batch, once the log has it; None as soon as this node leads. Raises ClusterStopped."""
-
-    def share_file(self, path: Path) -> dict[str, Any]:
-        """Put a file into the log; the member `payload` of an entry. Raises OSError."""
-
-    def take_file(self, payload: dict[str, Any], path: Path) -> None:
-        """Put the file that an entry has into its place. Raises OSError."""
-
-    def ended(self, batch_uid: int, tasks: Sequence[int]) -> None:
-        """A batch has ended here."""
-
 
 OnBatch = Callable[[Batch, Sequence[Task]], None]
-
-
-@dataclass
-class _Job:
-    """A batch of one index, a dump or snapshot (index_uid _ALL_INDEXES), or an export, from claim to end."""
-
-    plan: Plan
-    running: RunningBatch
-    index_uid: str
-    progress: Progress = field(default_factory=Progress)
-    writer: IndexingProcess | None = None
-    is_canceled: bool = False
-    is_new: bool = False  # the batch creates its index
-    file: Path | None = None  # of its index, once the indexing process is asked to write it
-    done: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def kind(self) -> Kind:
-        """The kind of its first task."""
-        return KINDS[self.plan.tasks[0].kind]
-
-
-@dataclass
-class _Maintenance:
-    """Materializing the postings of one index, from claim to end; any task interrupts it."""
-
-    index_uid: str
-    writer: IndexingProcess | None = None
-    done: threading.Event = field(default_factory=threading.Event)
 
 
 class Runner:
@@ -142,9 +76,10 @@ class Runner:
 
     on_batch: called with each batch that ended and its tasks; on_bug: with the text of unexpected errors. retry_s: seconds
     until a batch that could not be finished is tried again. quiet_s: seconds without a task before postings are
-    materialized. folders: where dumps and snapshots go. networks: those that embedders and exports may call though they are not
-    global. payload_limit: bytes of the bodies that this instance accepts. cluster: the log that several nodes share; then its
-    leader plans batches, and every node runs those that the log has begun, in its order.
+    materialized. spare_s: seconds until an idle indexing process ends, unless it is the only idle one. folders: where dumps and
+    snapshots go. networks: those that embedders and exports may call though they are not global. payload_limit: bytes of the
+    bodies that this instance accepts. cluster: the log that several nodes share; then its leader plans batches, and every node
+    runs those that the log has begun, in its order.
 
     Indexes whose postings should be materialized are known from their last batch, and after a start from a look at the larger
     ones.
@@ -153,7 +88,7 @@ class Runner:
     def __init__(self, instance: Instance, *, workers: int = 1, limits: Limits = Limits(), budget: MemoryBudget = MemoryBudget(),
                  on_batch: OnBatch = lambda batch, tasks: None, on_bug: Callable[[str], None] = print,
                  make_writer: Callable[[int], IndexingProcess] = IndexingProcess, retry_s: float = 1.0,
-                 quiet_s: float = 0.3, folders: global_tasks.Folders = global_tasks.Folders(),
+                 quiet_s: float = 0.3, spare_s: float = 30.0, folders: global_tasks.Folders = global_tasks.Folders(),
                  networks: Sequence[str] = (), payload_limit: int = 100_000_000, cluster: Cluster | None = None) -> None:
         self._instance = instance
         self._queue = instance.queue
@@ -163,16 +98,17 @@ class Runner:
         self._networks = list(networks)
         self._payload_limit = payload_limit
         self._cluster = cluster
-        self._waiting: list[_Job] = []  # batches that the log has begun and that are not started here yet, in its order
+        self._waiting: list[Job] = []  # batches that the log has begun and that are not started here yet, in its order
         self._crashes: dict[int, int] = {}  # uid of such a batch -> how often the indexing process crashed
         self._retry_s = retry_s
         self._quiet_s = quiet_s
+        self._spare_s = spare_s
         self._on_batch = on_batch
         self._on_bug = on_bug
         self._changed = threading.Condition()
-        self._busy: dict[str, _Job | _Maintenance] = {}
-        self._jobs: list[_Job | _Maintenance] = []
-        self._export: _Job | None = None
+        self._busy: dict[str, Job | Maintenance] = {}
+        self._jobs: list[Job | Maintenance] = []
+        self._export: Job | None = None
         self._stale: dict[str, None] | None = None  # uids of indexes whose postings should be materialized; None: not yet known
         self._idle: list[IndexingProcess] = []  # those whose threads wait for a job
         self._stopping = False
@@ -204,7 +140,7 @@ class Runner:
 
     def _interrupt_maintenance(self) -> None:
         for job in self._busy.values():
-            if isinstance(job, _Maintenance) and job.writer:
+            if isinstance(job, Maintenance) and job.writer:
                 job.writer.interrupt()
 
     def stop(self, grace_s: float = 5.0) -> None:
@@ -324,7 +260,7 @@ class Runner:
 
     def _can_start_on(self, index_uid: str | None) -> bool:
         with self._changed:
-            return (index_uid not in self._busy and _ALL_INDEXES not in self._busy
+            return (index_uid not in self._busy and ALL_INDEXES not in self._busy
                     and len(self._busy) < len(self._writers))
 
     def _is_idle(self) -> bool:
@@ -345,7 +281,7 @@ class Runner:
     def _plan_for_task(self, task: Task, uids: Sequence[str], swaps: Sequence[Task]) -> Plan | None:
         if task.kind == "indexSwap":
             with self._changed:
-                is_free = not any(index_uid in self._busy for index_uid in (*uids, _ALL_INDEXES))
+                is_free = not any(index_uid in self._busy for index_uid in (*uids, ALL_INDEXES))
             return batching.plan_by_rank(task.kind, iter([task])) if is_free else None
         if not self._can_start_on(task.index_uid):
             return None
@@ -360,11 +296,11 @@ class Runner:
         return batching.ALL_TASKS if is_all else plan.strategy
 
     def _start_batch(self, plan: Plan) -> bool:
-        running = self._queue.start(plan.tasks, self._strategy(plan), _describe)
-        self._start_job(_Job(plan, running, plan.tasks[0].index_uid or _ALL_INDEXES))
+        running = self._queue.start(plan.tasks, self._strategy(plan), describe)
+        self._start_job(Job(plan, running, plan.tasks[0].index_uid or ALL_INDEXES))
         return True
 
-    def _start_job(self, job: _Job) -> None:
+    def _start_job(self, job: Job) -> None:
         kind = job.kind
         if kind.is_global:
             self._run_global(job.running)
@@ -386,8 +322,8 @@ class Runner:
 
     def _add_begun(self, begun: BegunBatch) -> None:
         tasks = self._queue.tasks_of(begun.tasks, with_content=True)
-        running = self._queue.start(tasks, begun.strategy, _describe, (begun.uid, begun.started_at))
-        job = _Job(Plan(tasks, begun.shape, begun.strategy), running, tasks[0].index_uid or _ALL_INDEXES)
+        running = self._queue.start(tasks, begun.strategy, describe, (begun.uid, begun.started_at))
+        job = Job(Plan(tasks, begun.shape, begun.strategy), running, tasks[0].index_uid or ALL_INDEXES)
         with self._changed:
             self._waiting.append(job)
         self.wake()
@@ -417,14 +353,14 @@ class Runner:
             return True
         return False
 
-    def _start_again(self, job: _Job) -> None:
+    def _start_again(self, job: Job) -> None:
         """A batch that the log has begun could not be finished here: it is tried until it can."""
         assert self._cluster is not None
         self._cluster.stumbled(f"batch {job.running.batch.uid} could not be finished on this node")
         with self._changed:
-            self._waiting.insert(0, _Job(job.plan, job.running, job.index_uid))
+            self._waiting.insert(0, Job(job.plan, job.running, job.index_uid))
 
-    def _return(self, job: _Job) -> None:
+    def _return(self, job: Job) -> None:
         """A batch does not end now: its tasks are enqueued again, or stay in the batch that the log has begun."""
         if self._cluster is None:
             self._queue.requeue(job.running)
@@ -449,11 +385,11 @@ class Runner:
             index_uid = next(iter(self._stale), None)
             if index_uid is None or self._busy or self._is_woken:
                 return
-            self._busy[index_uid] = job = _Maintenance(index_uid)
+            self._busy[index_uid] = job = Maintenance(index_uid)
             self._jobs.append(job)
             self._changed.notify_all()
 
-    def _run_maintenance(self, job: _Maintenance, writer: IndexingProcess) -> None:
+    def _run_maintenance(self, job: Maintenance, writer: IndexingProcess) -> None:
         with self._changed:
             job.writer = writer
         # A task that came before the writer was known is seen here, a later one interrupts.
@@ -511,12 +447,12 @@ class Runner:
         for job in self.kill_batches(uids):
             job.done.wait()
 
-    def kill_batches(self, uids: Sequence[int]) -> list[_Job]:
+    def kill_batches(self, uids: Sequence[int]) -> list[Job]:
         """Kill the running batches that hold one of these tasks; returns them, to wait for their end."""
         wanted = set(uids)
         with self._changed:
             jobs = [job for job in (*self._busy.values(), self._export)
-                    if isinstance(job, _Job) and wanted & set(job.running.tasks)]
+                    if isinstance(job, Job) and wanted & set(job.running.tasks)]
             for job in jobs:
                 job.is_canceled = True
                 if job.writer:
@@ -525,14 +461,14 @@ class Runner:
 
     # Exports
 
-    def _begin_export(self, job: _Job) -> None:
+    def _begin_export(self, job: Job) -> None:
         """Start the thread of an export; on a runner that was not started, run_claimed() runs it."""
         self._export = job
         if any(thread.is_alive() for thread in self._threads):
             self._export_thread = threading.Thread(target=self._run_export_job, args=(job,), name="svcd-export")
             self._export_thread.start()
 
-    def _run_export_job(self, job: _Job) -> None:
+    def _run_export_job(self, job: Job) -> None:
         job.writer = self._exporter
         try:
             self._run_export(job)
@@ -551,7 +487,7 @@ class Runner:
             job.done.set()
             self._changed.notify_all()
 
-    def _run_export(self, job: _Job) -> None:
+    def _run_export(self, job: Job) -> None:
         """Have indexes exported. When canceled or stopped, what was acknowledged by then stays at the target."""
         from svcd.tasks import exports  # imported late: most instances export nothing
 
@@ -562,11 +498,11 @@ class Runner:
         if outcome is None:
             self._return(job)
         else:
-            self._finish(job, None, [_with_outcome(task, outcome)], None, end)
+            self._finish(job, None, [with_outcome(task, outcome)], None, end)
         if not self._stopping:
             exports.discard_records(self._instance)
 
-    def _export_outcome(self, job: _Job, task: Task) -> dict[str, Any] | None:
+    def _export_outcome(self, job: Job, task: Task) -> dict[str, Any] | None:
         """Have indexes exported; details and error of the task, None when the export was canceled or stopped."""
         from svcd.tasks import exports
 
@@ -578,7 +514,7 @@ class Runner:
         except (IndexingProcessDied, IndexingProcessCrashed) as death:
             if not job.is_canceled and not self._stopping:
                 self._on_bug(str(death))
-            outcome = {"error": error_object("internal", _crash_message(death))}
+            outcome = {"error": error_object("internal", crash_message(death))}
         if job.is_canceled or self._stopping and "exported" not in outcome:
             self._check_stop()
             return None
@@ -589,7 +525,7 @@ class Runner:
         if self._cluster is not None:
             raise ClusterStopped
 
-    def _stoppable(self, job: _Job) -> ReportProgress:
+    def _stoppable(self, job: Job) -> ReportProgress:
         """The callback for the progress of an export; kills a process that was not yet there to be killed when it should end."""
         report = self._progress_of(job)
 
@@ -602,21 +538,33 @@ class Runner:
     # Tasks of one index
 
     def _work(self, writer: IndexingProcess) -> None:
+        while (job := self._next_job(writer)) is not None:
+            self._run_claimed_job(job, writer)
+            job = None  # free its tasks, which may hold megabytes, while waiting for the next job
+
+    def _next_job(self, writer: IndexingProcess) -> Job | Maintenance | None:
+        """Wait for a job; None when svcd stops."""
+        with self._changed:
+            self._idle.append(writer)
+        # The thread that became idle last takes the next job: the others need not start their processes.
+        def is_due() -> bool:
+            return self._stopping or bool(self._jobs) and self._idle[-1] is writer
+
         while True:
             with self._changed:
-                # The thread that became idle last takes the next job: the others need not start their processes.
-                self._idle.append(writer)
-                self._changed.wait_for(lambda: self._stopping or (self._jobs and self._idle[-1] is writer))
+                self._changed.wait_for(is_due, self._spare_s if writer.is_started else None)
                 if self._stopping:
-                    return
-                self._idle.pop()
-                job = self._jobs.pop(0)
-                self._changed.notify_all()
-            self._run_claimed_job(job, writer)
-            del job  # free its tasks, which may hold megabytes, while waiting for the next job
+                    return None
+                if is_due():
+                    self._idle.pop()
+                    self._changed.notify_all()
+                    return self._jobs.pop(0)
+                is_spare = self._idle[-1] is not writer
+            if is_spare:
+                writer.close()
 
-    def _run_claimed_job(self, job: _Job | _Maintenance, writer: IndexingProcess) -> None:
-        if isinstance(job, _Maintenance):
+    def _run_claimed_job(self, job: Job | Maintenance, writer: IndexingProcess) -> None:
+        if isinstance(job, Maintenance):
             self._run_maintenance(job, writer)
         else:
             self._run_batch(job, writer)
@@ -626,10 +574,10 @@ class Runner:
             job.done.set()
             self._changed.notify_all()
 
-    def _run_batch(self, job: _Job, writer: IndexingProcess) -> None:
+    def _run_batch(self, job: Job, writer: IndexingProcess) -> None:
         job.writer = writer
         try:
-            if job.index_uid == _ALL_INDEXES:
+            if job.index_uid == ALL_INDEXES:
                 self._run_archive(job, writer)
             else:
                 with self._instance.changing():
@@ -643,18 +591,18 @@ class Runner:
             if self._cluster is not None:
                 self._start_again(job)
 
-    def _change_index(self, job: _Job, writer: IndexingProcess) -> None:
+    def _change_index(self, job: Job, writer: IndexingProcess) -> None:
         """Run a batch of one index."""
         row = self._instance.index(job.index_uid)
         rejection = None if job.plan.shape == batching.ALREADY_APPLIED else self._rejection(job, row)
         if rejection:
-            self._finish(job, row, [_failed(task, rejection) for task in job.running.tasks.values()], None)
+            self._finish(job, row, [failed_task(task, rejection) for task in job.running.tasks.values()], None)
         elif job.plan.shape == INDEX_DELETION:
             self._finish_deletion(job, row)
         else:
             self._run_indexing(job, row, writer)
 
-    def _rejection(self, job: _Job, row: IndexRow | None) -> dict[str, Any] | None:
+    def _rejection(self, job: Job, row: IndexRow | None) -> dict[str, Any] | None:
         """The error of a batch that is impossible on the index as it is, or None."""
         first = job.plan.tasks[0]
         if row is None:
@@ -662,11 +610,11 @@ class Runner:
             return None if may_create else dict(error_object("index_not_found", f"Index `{job.index_uid}` not found."))
         if first.kind == "indexCreation":
             return dict(error_object("index_already_exists", f"Index `{job.index_uid}` already exists."))
-        if job.plan.shape != INDEX_DELETION and not self._instance.index_path(row.uuid).exists():
+        if job.plan.shape != INDEX_DELETION and self._instance.is_lost(row.uuid):
             return dict(missing_file_error(job.index_uid).as_json())  # creating a new file would hide the loss of the documents
         return None
 
-    def _run_indexing(self, job: _Job, row: IndexRow | None, writer: IndexingProcess) -> None:
+    def _run_indexing(self, job: Job, row: IndexRow | None, writer: IndexingProcess) -> None:
         uuid = self._instance.uuid_of(job.index_uid) or str(uuids.uuid4())
         begun_at = job.running.batch.started_at
         target = row or IndexRow(job.index_uid, uuid, begun_at, begun_at)
@@ -679,8 +627,8 @@ class Runner:
         except IndexingProcessCrashed as crash:
             self._on_bug(str(crash))
             self._check_crashes(job, crash)
-            error = error_object("internal", _crash_message(crash))
-            self._finish(job, row, [_failed(task, error) for task in job.running.tasks.values()], None)
+            error = error_object("internal", crash_message(crash))
+            self._finish(job, row, [failed_task(task, error) for task in job.running.tasks.values()], None)
             self._discard_new_file(job, target)
             return
         if answer is not None and answer.get("needsAnswers"):
@@ -701,7 +649,7 @@ class Runner:
         if others and self._cluster is not None:
             raise RuntimeError(f"the file of index {job.index_uid} is ahead of the log")
         self._queue.requeue(job.running, others)
-        ended = [_with_outcome(task, outcomes[task.uid]) for task in job.running.tasks.values()]
+        ended = [with_outcome(task, outcomes[task.uid]) for task in job.running.tasks.values()]
         self._finish(job, row, ended, replace(target, primary_key=answer["primaryKey"], stats=answer["stats"]))
         self._instance.reserve.fit(self._instance.index_path(target.uuid).stat().st_size)
         if answer["recovered"]:
@@ -709,7 +657,7 @@ class Runner:
         with self._changed:
             self._mark_stale(job.index_uid, answer["needsMaterializedPostings"])
 
-    def _with_answers(self, job: _Job, target: IndexRow, writer: IndexingProcess) -> dict[str, Any] | None:
+    def _with_answers(self, job: Job, target: IndexRow, writer: IndexingProcess) -> dict[str, Any] | None:
         """Run a batch whose documents are embedded by a service: with the answers that the leader got, or as the leader."""
         assert self._cluster is not None
         path = self._instance.index_path(target.uuid)
@@ -723,13 +671,13 @@ class Runner:
             raise RuntimeError(f"the answers of the leader for batch {job.running.batch.uid} are not those that it needs here")
         return answer
 
-    def _shared_answers(self, job: _Job) -> dict[str, Any]:
+    def _shared_answers(self, job: Job) -> dict[str, Any]:
         """What the log gets of the answers of services, as the leader."""
         if self._cluster is None or job.file is None or not kept_embeddings.path_of(job.file).exists():
             return {}
         return {"payload": self._cluster.share_file(kept_embeddings.path_of(job.file))}
 
-    def _check_crashes(self, job: _Job, crash: IndexingProcessCrashed) -> None:
+    def _check_crashes(self, job: Job, crash: IndexingProcessCrashed) -> None:
         """In a cluster only a crash that comes again and again, as on every node, may fail the tasks."""
         uid = job.running.batch.uid
         self._crashes[uid] = self._crashes.get(uid, 0) + 1
@@ -737,7 +685,7 @@ class Runner:
             raise crash
         del self._crashes[uid]
 
-    def _end_on_full_disk(self, job: _Job, row: IndexRow | None, target: IndexRow,
+    def _end_on_full_disk(self, job: Job, row: IndexRow | None, target: IndexRow,
                           outcomes: Sequence[dict[str, Any]]) -> None:
         """End a batch for which the disk has no space: tasks that free space are requeued to run alone, the others fail."""
         # Retried: once there is space, the file says how the tasks ended. A node of a cluster waits until it has space.
@@ -747,19 +695,19 @@ class Runner:
         if len(freeing) < len(job.running.tasks):
             self._queue.requeue(job.running, freeing)
         errors = {outcome["uid"]: outcome for outcome in outcomes}
-        self._finish(job, row, [_with_outcome(task, errors[task.uid]) for task in job.running.tasks.values()], None)
+        self._finish(job, row, [with_outcome(task, errors[task.uid]) for task in job.running.tasks.values()], None)
         self._discard_new_file(job, target)
 
-    def _run_archive(self, job: _Job, writer: IndexingProcess) -> None:
+    def _run_archive(self, job: Job, writer: IndexingProcess) -> None:
         """Have a dump or snapshot written. When canceled or stopped it leaves no file."""
         end = self._sealed(job.running, lambda: {"outcome": self._archive_outcome(job, writer)})
         outcome = end["outcome"] if end else self._archive_outcome(job, writer)
         if outcome is None:
             self._return(job)
         else:
-            self._finish(job, None, [_with_outcome(task, outcome) for task in job.running.tasks.values()], None, end)
+            self._finish(job, None, [with_outcome(task, outcome) for task in job.running.tasks.values()], None, end)
 
-    def _archive_outcome(self, job: _Job, writer: IndexingProcess) -> dict[str, Any] | None:
+    def _archive_outcome(self, job: Job, writer: IndexingProcess) -> dict[str, Any] | None:
         """Write the archive; details and error of its tasks, None when it was canceled or stopped."""
         archive = global_tasks.planned_archive(job.running, self._instance, self._folders)
         try:
@@ -774,14 +722,14 @@ class Runner:
             archive.discard()
         return {"details": dict(archive.details), "error": error}
 
-    def _archive_error(self, job: _Job, writer: IndexingProcess, archive: global_tasks.Archive) -> Any:
+    def _archive_error(self, job: Job, writer: IndexingProcess, archive: global_tasks.Archive) -> Any:
         """The error of writing an archive, or None."""
         try:
             return writer.run({**archive.request, "networks": self._networks}, self._progress_of(job))["error"]
         except (IndexingProcessDied, IndexingProcessCrashed) as death:
             if not job.is_canceled and not self._stopping:
                 self._on_bug(str(death))
-            return error_object("internal", _crash_message(death))
+            return error_object("internal", crash_message(death))
 
     def _abort_upload(self, writer: IndexingProcess, archive: global_tasks.Archive) -> None:
         """Have the object store delete the parts that a killed process sent."""
@@ -790,7 +738,7 @@ class Runner:
         except (IndexingProcessDied, IndexingProcessCrashed) as death:
             self._on_bug(str(death))
 
-    def _progress_of(self, job: _Job) -> ReportProgress:
+    def _progress_of(self, job: Job) -> ReportProgress:
         """A callback that publishes the progress of a batch."""
         def progress(step: str, finished: int, total: int, above: Step | None = None) -> None:
             job.progress(step, finished, total, above)
@@ -798,12 +746,12 @@ class Runner:
             self._queue.listeners.notify()
         return progress
 
-    def _discard_new_file(self, job: _Job, target: IndexRow) -> None:
+    def _discard_new_file(self, job: Job, target: IndexRow) -> None:
         """Delete the file of an index that was not created after all."""
         if job.is_new:
             self._instance.remove_file(target.uuid)
 
-    def _request(self, job: _Job, target: IndexRow) -> dict[str, Any]:
+    def _request(self, job: Job, target: IndexRow) -> dict[str, Any]:
         folder = self._queue.payload_folder
         first = job.plan.tasks[0]
         shape = job.plan.shape if job.plan.shape in (*batching.JOINS, INDEX_DELETION) else first.kind
@@ -824,7 +772,7 @@ class Runner:
         with self._changed:
             return min(2, len(self._writers) // max(len(self._busy), 1))
 
-    def _indexing_answer(self, job: _Job, target: IndexRow, writer: IndexingProcess,
+    def _indexing_answer(self, job: Job, target: IndexRow, writer: IndexingProcess,
                 request: dict[str, Any]) -> dict[str, Any] | None:
         """The answer of the indexing process; None when the batch was stopped before its commit."""
         progress = self._progress_of(job)
@@ -839,7 +787,7 @@ class Runner:
                 return None
             raise IndexingProcessCrashed(str(death)) from death
 
-    def _run_with_reserve(self, job: _Job, run: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    def _run_with_reserve(self, job: Job, run: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
         """The answer of the indexing process; batches that free disk space, or are already applied, may use the reserve.
 
         run: sends the request with the given additional members.
@@ -855,11 +803,11 @@ class Runner:
                 answer = run({"freeBytes": free_bytes})
             return answer
 
-    def _is_committed(self, job: _Job, target: IndexRow) -> bool:
+    def _is_committed(self, job: Job, target: IndexRow) -> bool:
         applied, first = self._instance.batch_outcomes(target.uuid), job.plan.tasks[0]
         return applied is not None and KINDS[first.kind].is_recorded and applied.covers(first.uid, first.enqueued_at)
 
-    def _is_committed_after_reset(self, job: _Job, target: IndexRow, writer: IndexingProcess) -> bool:
+    def _is_committed_after_reset(self, job: Job, target: IndexRow, writer: IndexingProcess) -> bool:
         """After the death of the process: was the batch committed? Has an unseen commit revealed or overwritten first."""
         if self._stopping:  # the next start looks again
             return False
@@ -871,13 +819,13 @@ class Runner:
 
     # The end of a batch
 
-    def _finish(self, job: _Job, before: IndexRow | None, ended: Sequence[Task], after: IndexRow | None,
+    def _finish(self, job: Job, before: IndexRow | None, ended: Sequence[Task], after: IndexRow | None,
                 end: Mapping[str, Any] | None = None) -> None:
         """Store the end of a batch. before, after: row of its index; after is None when the index was not written.
 
         end: what the log of a cluster says of it, when that is known already.
         """
-        end = end or self._sealed(job.running, lambda: _outcome(ended, job.progress) | self._shared_answers(job))
+        end = end or self._sealed(job.running, lambda: sealed_outcome(ended, job.progress) | self._shared_answers(job))
         with self._queue.finishing() as connection:
             self._complete(job.running, ended, job.progress, end)
             ended_at = job.running.batch.finished_at or 0
@@ -893,14 +841,14 @@ class Runner:
             self._store_end(connection, job.running, ended)
         self._after_commit(job, ended)
 
-    def _finish_deletion(self, job: _Job, row: IndexRow | None) -> None:
+    def _finish_deletion(self, job: Job, row: IndexRow | None) -> None:
         held = row.stats.get("documents", 0) if row else 0
         counts = {"documentAdditionOrUpdate": {"indexedDocuments": 0}, "documentDeletion": {"deletedDocuments": 0},
                   "indexDeletion": {"deletedDocuments": held}}
-        ended = [_with_outcome(task, {"details": counts.get(task.kind, {}), "error": None})
+        ended = [with_outcome(task, {"details": counts.get(task.kind, {}), "error": None})
                  for task in job.running.tasks.values()]
         self._progress_of(job)("deleting the index", 0, 1)
-        end = self._sealed(job.running, lambda: _outcome(ended, job.progress))
+        end = self._sealed(job.running, lambda: sealed_outcome(ended, job.progress))
         with self._queue.finishing() as connection:
             self._complete(job.running, ended, job.progress, end)
             self._instance.delete_index(connection, job.index_uid)
@@ -910,7 +858,7 @@ class Runner:
             self._instance.remove_file(row.uuid)
             self._instance.reserve.restore()
 
-    def _after_commit(self, job: _Job, ended: Sequence[Task]) -> None:
+    def _after_commit(self, job: Job, ended: Sequence[Task]) -> None:
         self._forget(job.running)
         if self._cluster is not None and job.file is not None:
             kept_embeddings.KeptEmbeddings(job.file).discard()
@@ -939,7 +887,7 @@ class Runner:
         batch.details = views.joined_details(own)
         own_trace = (progress.end(), progress.embedder_requests)
         batch.stats = views.batch_stats(own, *((end.get("trace", {}), end.get("requests")) if end else own_trace))
-        if end and end.get("digest", "") not in ("", _digest(own)):
+        if end and end.get("digest", "") not in ("", digest(own)):
             logs.error("a batch had another outcome on the leader: compare the nodes with `svcd cluster verify`", batch=batch.uid)
         batch.progress = None
 
@@ -952,18 +900,7 @@ class Runner:
         self._instance.outbox.append(connection, batch.uid, batch.finished_at or 0, map(task_line, ended))
 
 
-def _outcome(ended: Sequence[Task], progress: Progress) -> dict[str, Any]:
-    """What the log of a cluster gets of a batch that the leader has run."""
-    return {"trace": progress.end(), "requests": progress.embedder_requests, "digest": _digest(ended)}
-
-
-def _digest(ended: Sequence[Task]) -> str:
-    """The same for the same outcomes of the tasks of a batch."""
-    outcomes = [[task.uid, task.status, task.details, task.error] for task in sorted(ended, key=lambda task: task.uid)]
-    return hashlib.sha256(json.dumps(outcomes, sort_keys=True).encode()).hexdigest()
-
-
-def _log_recovered(job: _Job, ended: int, newest: int, unknown: int) -> None:
+def _log_recovered(job: Job, ended: int, newest: int, unknown: int) -> None:
     """Log that the file of an index was ahead of the queue."""
     if job.plan.shape == batching.ALREADY_APPLIED and not unknown:  # the usual case after a crash between the two commits
         logs.info("tasks ended with the outcomes stored in their index", index=job.index_uid, tasks=ended)
@@ -972,30 +909,9 @@ def _log_recovered(job: _Job, ended: int, newest: int, unknown: int) -> None:
                   ended=ended - unknown, failed_as_unknown=unknown)
 
 
-def _crash_message(crash: Exception) -> str:
-    return f"An unexpected crash occurred when processing the task: {str(crash).strip().splitlines()[-1]}"
-
-
 def _publish_error(publish: Callable[[], None]) -> dict[str, Any] | None:
     try:
         publish()
     except OSError as error:
         return dict(error_object("io_error", f"The file could not be renamed: {error}"))
     return None
-
-
-def _describe(running: RunningBatch) -> None:
-    """Fill in details and stats of a batch that starts."""
-    running.batch.details = views.joined_details(running.tasks.values())
-    running.batch.stats = views.batch_stats(list(running.tasks.values()))
-
-
-def _with_outcome(task: Task, outcome: dict[str, Any]) -> Task:
-    if outcome["error"]:
-        return _failed(task, outcome["error"])
-    shown = task.details if task.details is None else {**task.details, **outcome["details"]}
-    return replace(task, status=SUCCEEDED, details=shown)
-
-
-def _failed(task: Task, error: Any) -> Task:
-    return replace(task, status=FAILED, error=dict(error), details=failed_details(task.kind, task.details))

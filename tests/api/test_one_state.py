@@ -3,7 +3,8 @@
 1. All queries of a request, merged or not, see one state of the list: a swap is seen whole or not at all.
 2. An index that is deleted in between is still read; one that was deleted before it could be opened is looked up again.
 3. So it is with the indexes into which filters and foreign keys lead.
-4. Of many indexes not all are held open.
+4. What is written to a file under another name, because of a swap before it was opened, is not seen.
+5. Of many indexes not all are held open.
 """
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from svcd.base.errors import ApiError
+from svcd.index.connections import ReadPool
 from svcd.index.reader import IndexReader
 from svcd.instance import data_folder
 from svcd.instance.instance import Instance
@@ -106,6 +108,25 @@ def test_a_file_that_went_before_it_was_opened_is_looked_up_again(
 
     monkeypatch.setattr(data_folder, "uuids_of", look_up_and_lose)
     assert places(built)[1] == "people again"
+
+
+@pytest.mark.parametrize("path", ["/indexes/films/search", "/multi-search"])
+def test_what_is_written_under_another_name_before_the_file_is_opened_is_not_seen(
+        built: Any, work: Callable[[], None], monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    begin = ReadPool.begin
+    file = str(built.instance.index_path(built.instance.file_uuid("films")))
+
+    def begin_late(pool: ReadPool, asked: Any) -> Any:
+        if str(asked) == file:
+            monkeypatch.undo()
+            built.json("POST", "/swap-indexes", SWAP)
+            built.json("POST", "/indexes/people/documents", [{"id": 2, "in": "people alone", "t": "star"}])
+            work()
+        return begin(pool, asked)
+
+    monkeypatch.setattr(ReadPool, "begin", begin_late)
+    got = built.json("POST", path, {"queries": QUERIES[:2]} if path == "/multi-search" else {}).value
+    assert [hit["in"] for hit in (got["results"][0] if "results" in got else got)["hits"]] == ["people"]
 
 
 def test_of_many_indexes_not_all_are_held(built: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ import pytest
 
 from svcd.base.errors import ApiError
 from svcd.http.message import Request, Response
-from svcd.http.sockets import Limits
+from svcd.http.sockets import READABLE, Limits, wait
 
 Serve = Callable[..., Any]
 QUICK = Limits(sweep_s=0.02)
@@ -263,6 +263,31 @@ def test_a_body_that_stalls_is_refused(serve: Serve, limits: Limits) -> None:
     client = serve(limits=limits).send(POST + b"Content-Length: 5\r\n\r\nabc")
     status, headers, body = client.answer()
     assert (status, headers["connection"], json.loads(body)["code"]) == (408, "close", "bad_request")
+
+
+def test_a_body_that_came_quickly_may_not_stall_longer(serve: Serve) -> None:
+    client = serve(limits=replace(QUICK, body_waits_s=0.3)).send(POST + b"Content-Length: 2000000\r\n\r\n" + b"a" * 1_000_000)
+    deadline = time.monotonic() + MAX_WAIT_S
+    while not wait(client.sock, READABLE, 0.02):
+        assert time.monotonic() < deadline
+        client.send(b"a")
+    assert client.answer()[0] == 408
+
+
+def test_bodies_that_are_read_whole_share_memory(serve: Serve) -> None:
+    served = serve(payload_limit=4 << 20)
+    large = POST + b"Content-Length: 4194304\r\n\r\n" + b"a" * 4_000_000
+    first = served.send(large)
+    deadline = time.monotonic() + MAX_WAIT_S
+    while served.server.body_memory.taken < 3 << 20:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    status, headers, _ = served.send(large).answer()
+    assert (status, headers["connection"], headers["retry-after"]) == (503, "close", "10")
+    assert served.send(POST + b"Content-Length: 60000\r\n\r\n" + b"a" * 60_000).answer()[0] == 200, "a small one needs none"
+    assert first.send(b"a" * 194_304).answer()[0] == 200
+    assert served.send(large + b"a" * 194_304).answer()[0] == 200
+    assert served.server.body_memory.taken == 0
 
 
 def test_a_client_that_takes_nothing_is_dropped(serve: Serve) -> None:

@@ -4,6 +4,7 @@
 2. Who holds no reader waits for one to be given back; who holds one does not, so that no two wait for each other.
 3. Without a descriptor left, idle readers are closed; where there is none, EMFILE is raised, and all is well afterwards.
 4. A file that is not there is told at once.
+5. The readers that many at once have left behind are closed; a few are kept.
 """
 from __future__ import annotations
 
@@ -112,6 +113,34 @@ def test_without_any_descriptor_it_is_logged_and_passes(paths: list[Path], monke
             stack.enter_context(pool.transaction(path))
     assert failure.value.errno == errno.EMFILE
     assert [number_in(pool, path) for path in paths] == list(range(len(paths)))
+    pool.close()
+
+
+def test_spare_readers_are_closed(paths: list[Path]) -> None:
+    pool = ReadPool()
+    number_in(pool, paths[0])
+    pool.close_spare()
+    assert len(open_files(paths[0].parent)) == 1, "few are kept"
+    with ExitStack() as stack:
+        for path in paths:
+            stack.enter_context(pool.transaction(path))
+        pool.close_spare()
+        assert len(open_files(paths[0].parent)) == len(paths), "those in use are not spare"
+    pool.close_spare()
+    assert not open_files(paths[0].parent)
+    assert [number_in(pool, path) for path in paths] == list(range(len(paths)))
+    pool.close()
+
+
+def test_sqlite_gives_back_the_descriptors_of_readers_that_were_closed(paths: list[Path]) -> None:
+    pool = ReadPool()
+    number_in(pool, paths[0])
+    before = len(os.listdir("/proc/self/fd"))
+    with ExitStack() as stack:
+        for _ in paths:  # of the same file, as large answers do it
+            stack.enter_context(pool.transaction(paths[0])).close()
+    pool.close_spare()
+    assert len(os.listdir("/proc/self/fd")) <= before
     pool.close()
 
 

@@ -15,9 +15,10 @@ import random
 import sqlite3
 import sys
 import tempfile
+import threading
 import time
 import tracemalloc
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import count as counting, product
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.base.docids import DocIds, from_bytes
-from svcd.index import bitmap_blocks, materialized, materialized_choice, pair_reader, schema, term_reader
+from svcd.index import bitmap_blocks, materialized, materialized_choice, pair_reader, schema, term_reader, writer as index_writer
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
@@ -531,6 +532,24 @@ def test_a_reader_does_not_hold_a_checkpoint_up(writer: IndexWriter, tmp_path: P
         begin = time.monotonic()
         writer.checkpoint()
         assert is_within(time.monotonic() - begin, 1)
+
+
+def test_a_log_that_grew_long_is_truncated_once_its_readers_end(writer: IndexWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers that overlap all the time would let it grow without end."""
+    path = tmp_path / "index.sqlite"
+    with ExitStack() as stack:
+        list(stack.enter_context(reading(path)).docids_page(0, 1))
+        with writer.transaction():
+            writer.write([change(0, {"f": ["word"]})])
+        writer.checkpoint()
+        assert writer.log_bytes() > 0
+        monkeypatch.setattr(index_writer, "LONG_LOG", writer.log_bytes() - 1)
+        monkeypatch.setattr(index_writer, "LONG_LOG_PATIENCE_MS", 20_000)
+        waiting = threading.Thread(target=writer.checkpoint)
+        waiting.start()
+        list(stack.enter_context(reading(path)).docids_page(0, 1))  # one that begins meanwhile
+    waiting.join()
+    assert writer.log_bytes() == 0
 
 
 def test_a_reader_does_not_touch_the_log(writer: IndexWriter, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ START_S = 20.0
 DRAIN_S = 120.0
 ORPHAN_S = 5.0
 _BANNER = re.compile(r"address\s+https?://127\.0\.0\.1:(\d+)")
+_ERROR = re.compile(r"^\S+ ERROR .*(?:\n  .*)*", re.MULTILINE)
 _TRACEBACK = re.compile(r"^Traceback .*\n(?:[ \t].*\n)+(.*)", re.MULTILINE)
 _UNFINISHED = "/tasks?statuses=enqueued,processing&limit=0"
 
@@ -128,6 +129,10 @@ class Daemon:
             assert time.monotonic() < deadline, f"indexing processes outlive the daemon: {pids}"
             time.sleep(0.002)
 
+    def children(self, module: str) -> list[int]:
+        """The processes it has started that run a module."""
+        return [pid for pid in self.pids[1:] if module.encode() in _command(pid)]
+
     def ended(self) -> int:
         """The exit status of one that ends by itself."""
         assert self._process
@@ -145,12 +150,13 @@ class Daemon:
             self._process.wait()
             raise
 
-    def bugs(self) -> list[str]:
+    def bugs(self, expected: str | None = None) -> list[str]:
         """What the log tells of bugs: there must be none. An indexing process that finds nobody to answer any more
-        is none."""
+        is none, and neither is what has the expected text in it."""
         said = self.log.read_text(errors="replace")
-        lines = [line for line in said.splitlines() if " ERROR " in line]
-        return lines + [end for end in _TRACEBACK.findall(said) if not end.startswith("BrokenPipeError")]
+        found = [error.strip() for error in _ERROR.findall(said)]
+        found += [end for end in _TRACEBACK.findall(said) if not end.startswith("BrokenPipeError")]
+        return [bug for bug in found if expected is None or expected not in bug]
 
     # Requests
 
@@ -261,6 +267,13 @@ def _lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def _command(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:  # it ended
+        return []
 
 
 def _anonymous_bytes(pid: int) -> int:

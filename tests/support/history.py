@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 INDEXES = ("i0", "i1", "i2", "i3")
+# Beside these, one whose documents have vectors, and a large one whose documents change a little. Neither is swapped or deleted.
+VECTORS, LARGE = "vectors", "large"
+DIMENSIONS = 3
+DIED = "the indexing process ended with status -9"  # in the error of a task whose batch had no effect
 WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu".split()
 
 Document = dict[str, Any]
@@ -34,6 +38,7 @@ class Write:
     swap: tuple[str, str] = ("", "")
     is_rename: bool = False
     uids: Sequence[int] = ()
+    vectors: Mapping[int, Sequence[float]] = field(default_factory=dict)
 
     @property
     def is_clear(self) -> bool:
@@ -42,11 +47,18 @@ class Write:
 
 
 class Writes:
-    """An endless supply of random writes."""
+    """An endless supply of random writes. large: how many documents the large index has, with identifiers from 1."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, large: int) -> None:
         self._random = random.Random(seed)
+        self._large = large
         self._count = 0
+
+    def first(self) -> list[Write]:
+        """What the two indexes of their own are made with; the documents of the large one are sent apart."""
+        embedder = {"source": "userProvided", "dimensions": DIMENSIONS}
+        return [_settings_of(VECTORS, {"embedders": {"e": embedder}, "filterableAttributes": ["a"]}),
+                _settings_of(LARGE, {"filterableAttributes": ["genres", "year"], "sortableAttributes": ["year"]})]
 
     def next(self, newest: int, settled: Sequence[int]) -> Write:
         """newest: the uid acknowledged last; settled: tasks whose end is known, which may be deleted."""
@@ -79,8 +91,31 @@ class Writes:
     def _settings(self, index: str, *_: Any) -> Write:
         changes: dict[str, Any] = self._random.choice([
             {"stopWords": sorted(self._random.sample(WORDS, 2))}, {"searchableAttributes": ["text", "mark"]},
-            {"searchableAttributes": ["*"]}, {"displayedAttributes": ["*"], "sortableAttributes": ["a"]}])
-        return Write("settingsUpdate", "PATCH", f"/indexes/{index}/settings", json.dumps(changes), index, settings=changes)
+            {"searchableAttributes": ["*"]}, {"displayedAttributes": ["*"], "sortableAttributes": ["a"]},
+            {"filterableAttributes": sorted(self._random.sample(["a", "b", "text"], 2))}])
+        return _settings_of(index, changes)
+
+    def _embed(self, *_: Any) -> Write:
+        if self._random.random() < 0.2:
+            return self._delete(VECTORS)
+        ids = self._random.sample(range(60), self._random.randint(1, 20))
+        documents: list[Document] = [{"id": n, "a": self._count, "mark": f"w{self._count}x{n}"} for n in ids]
+        vectors = {n: [float(self._count), float(n), 1.0] for n in ids}
+        sent = [{**document, "_vectors": {"e": vectors[document["id"]]}} for document in documents]
+        return Write("documentAdditionOrUpdate", "POST", f"/indexes/{VECTORS}/documents", json.dumps(sent), VECTORS, documents,
+                     vectors=vectors)
+
+    def _touch(self, *_: Any) -> Write:
+        ids = self._random.sample(range(1, self._large + 1), self._random.randint(1, 40))
+        documents = [{"id": n, "year": self._count, "mark": f"w{self._count}x{n}"} for n in ids]
+        return Write("documentAdditionOrUpdate", "PUT", f"/indexes/{LARGE}/documents", json.dumps(documents), LARGE, documents,
+                     is_update=True)
+
+    def _dump(self, *_: Any) -> Write:
+        return Write("dumpCreation", "POST", "/dumps")
+
+    def _snapshot(self, *_: Any) -> Write:
+        return Write("snapshotCreation", "POST", "/snapshots")
 
     def _create(self, index: str, *_: Any) -> Write:
         return Write("indexCreation", "POST", "/indexes", json.dumps({"uid": index, "primaryKey": "id"}), index)
@@ -109,10 +144,15 @@ class Writes:
         return Write("taskDeletion", "DELETE", f"/tasks?uids={','.join(map(str, uids))}", uids=uids)
 
 
+def _settings_of(index: str, changes: Mapping[str, Any]) -> Write:
+    return Write("settingsUpdate", "PATCH", f"/indexes/{index}/settings", json.dumps(changes), index, settings=changes)
+
+
 _Maker = Callable[[Writes, str, int, Sequence[int]], Write]
 _WEIGHTS: dict[_Maker, int] = {
     Writes._add: 50, Writes._delete: 12, Writes._clear: 3, Writes._settings: 6, Writes._create: 4, Writes._drop: 4,
-    Writes._swap: 6, Writes._compact: 2, Writes._cancel: 7, Writes._forget: 3,
+    Writes._swap: 6, Writes._compact: 2, Writes._cancel: 7, Writes._forget: 3, Writes._embed: 8, Writes._touch: 12,
+    Writes._dump: 1, Writes._snapshot: 1,
 }
 
 
@@ -121,14 +161,17 @@ class Index:
     """What the model knows of one index."""
 
     documents: dict[int, Document] = field(default_factory=dict)
+    vectors: dict[int, Sequence[float]] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 
 
 class Model:
-    """The indexes after some tasks. wrong: what ended otherwise than it should have."""
+    """The indexes after some tasks. wrong: what ended otherwise than it should have. died: how many tasks failed because their
+    indexing process was killed."""
 
     def __init__(self) -> None:
         self.indexes: dict[str, Index] = {}
+        self.died = 0
         self.forgotten: set[int] = set()
         self.wrong: list[str] = []
 
@@ -145,6 +188,9 @@ class Model:
             self.wrong.append(f"not a {write.kind}: {task}")
         if task["status"] == "canceled":
             return
+        if task["status"] == "failed" and DIED in task["error"]["message"]:
+            self.died += 1
+            return
         expected = _EFFECTS[write.kind](self, write, is_void)
         if expected and task["status"] != expected:
             self.wrong.append(f"should have {expected}: {write}, {task}")
@@ -158,6 +204,7 @@ class Model:
         for document in write.documents:
             held = index.documents.get(document["id"], {}) if write.is_update else {}
             index.documents[document["id"]] = {**held, **document}
+        index.vectors.update(write.vectors)
         return "succeeded"
 
     def _delete(self, write: Write, _: bool) -> str:
@@ -166,6 +213,7 @@ class Model:
             return "failed"
         for document_id in list(index.documents) if write.ids is None else write.ids:
             index.documents.pop(document_id, None)
+            index.vectors.pop(document_id, None)
         return "succeeded"
 
     def _settings(self, write: Write, _: bool) -> str:
@@ -202,5 +250,6 @@ class Model:
 _EFFECTS: dict[str, Callable[[Model, Write, bool], str]] = {
     "documentAdditionOrUpdate": Model._add, "documentDeletion": Model._delete, "settingsUpdate": Model._settings,
     "indexCreation": Model._create, "indexDeletion": Model._drop, "indexSwap": Model._swap,
-    "indexCompaction": Model._compact, "taskCancelation": lambda *_: "succeeded", "taskDeletion": Model._forget,
+    "indexCompaction": Model._compact, "dumpCreation": lambda *_: "succeeded", "snapshotCreation": lambda *_: "succeeded",
+    "taskCancelation": lambda *_: "succeeded", "taskDeletion": Model._forget,
 }

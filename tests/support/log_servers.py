@@ -206,7 +206,7 @@ class RqliteServers(LogServers):
     def leader(self, name: str = "svcd") -> int | None:
         for number, ports in enumerate(self.ports):
             status = self.is_running(number) and self.fetched(number, ports[0], "/status")
-            if status and status["store"]["raft"]["state"] == "Leader":
+            if status and status["store"].get("raft", {}).get("state") == "Leader":  # not while it starts
                 return number
         return None
 

@@ -16,6 +16,8 @@ from svcd.tasks.runner import Runner
 class LocalWriter:
     """Runs batches in this process. before, after: called around each batch, to fail or to inspect the state there."""
 
+    is_started = False
+
     def __init__(self, _lock: int = -1) -> None:
         self.before: Callable[[], None] = lambda: None
         self.after: Callable[[], None] = lambda: None

@@ -193,6 +193,10 @@ def test_an_index_without_a_file_says_so_and_can_be_deleted(harness: TaskHarness
     with pytest.raises(ApiError, match="missing from the data folder") as refused, harness.instance.read("movies"):
         pass
     assert refused.value.code == "io_error"
+    with harness.instance.read_together(["movies", "books"]) as together, together.read("books") as reader:
+        assert len(list(reader.docids_page(0, 9))) == 1
+        with pytest.raises(ApiError, match="missing from the data folder"), together.read("movies"):
+            pass
     written, other = harness.add([{"id": 2}]), harness.add([{"id": 2}], "books")
     run(harness)
     assert ends(harness, written, other) == [("failed", "io_error"), ("succeeded", None)] and not path.exists()

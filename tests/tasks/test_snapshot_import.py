@@ -38,6 +38,7 @@ def test_a_snapshot_and_its_import_change_no_answer(harness: TaskHarness, tmp_pa
     harness.change({"stopWords": ["the"]})
     harness.instance.update_network(lambda before: Network("a", {"b": Remote("http://b/", "k")}, {"s": ("b",)}, "v"))
     harness.add([{"id": 1, "title": "café"}])
+    harness.do("dsrUpdate", ".svc_dsr", {"rule": {"active": None}, "updatedRules": 1}, uid="b", update={"active": None})
     harness.run()
     harness.do("snapshotCreation", None)
     waiting = harness.add([{"id": 2}])

@@ -1,0 +1,41 @@
+"""What the runner has under way: batches and maintenance, from their claim to their end."""
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from svcd.instance.queue import RunningBatch
+from svcd.tasks.batching import KINDS, Kind, Plan
+from svcd.tasks.indexing_client import IndexingProcess, Progress
+
+ALL_INDEXES = ""  # the index_uid of a dump, a snapshot or an export
+
+
+@dataclass
+class Job:
+    """A batch of one index, a dump or snapshot (index_uid ALL_INDEXES), or an export, from claim to end."""
+
+    plan: Plan
+    running: RunningBatch
+    index_uid: str
+    progress: Progress = field(default_factory=Progress)
+    writer: IndexingProcess | None = None
+    is_canceled: bool = False
+    is_new: bool = False  # the batch creates its index
+    file: Path | None = None  # of its index, once the indexing process is asked to write it
+    done: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of its first task."""
+        return KINDS[self.plan.tasks[0].kind]
+
+
+@dataclass
+class Maintenance:
+    """Materializing the postings of one index, from claim to end; any task interrupts it."""
+
+    index_uid: str
+    writer: IndexingProcess | None = None
+    done: threading.Event = field(default_factory=threading.Event)
