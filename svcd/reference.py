@@ -284,18 +284,32 @@ def command_page(name: str) -> str:
     assert command is not None  # the names are those of the table
     context = click.Context(command, info_name=f"svcd {name}")
     usage = " ".join(command.collect_usage_pieces(context))
-    options = [record for each in command.params
-               if isinstance(each, click.Option) and (record := each.get_help_record(context))]
+    below = command.commands.values() if isinstance(command, click.Group) else ()
     others = [f"svcd-{other} (1)" for other in COMMANDS if other != name]
     return "\n".join((
         '.\\" Written by svcd/reference.py from the declaration of the command: change it there.',
         f'.TH SVCD\\-{name.upper()} 1 "" "svcd {__version__}" "User Commands"', ".nh", ".ad l", ".SH NAME",
         f"svcd\\-{name} \\- {roff_text(COMMANDS[name][2].rstrip('.'))}", ".SH SYNOPSIS",
-        f".B svcd {name}\n{roff_text(usage)}", ".SH DESCRIPTION", roff_text(command.help or ""), ".SH OPTIONS",
-        *(f".TP\n\\fB{roff_text(flags)}\\fP\n{roff_text(about)}" for flags, about in options),
+        f".B svcd {name}\n{roff_text(usage)}", ".SH DESCRIPTION", roff_text(command.help or ""),
+        *([".SH OPTIONS", *_man_flags(command)] if command.params else []), *([".SH COMMANDS"] if below else []),
+        *(line for each in below for line in _man_command(f"svcd {name}", each)),
         ".SH EXIT STATUS", "0 done; 1 failed; 2 wrong options; 3 no instance answers.",
         ".SH SEE ALSO", f"svcd (1), {', '.join(others)}",
     )) + "\n"
+
+
+def _man_command(parent: str, command: click.Command) -> list[str]:
+    """The section of a command of a command. parent: what stands before its name."""
+    usage = " ".join(command.collect_usage_pieces(click.Context(command)))
+    return [f".SS {roff_text(f'{parent} {command.name}')}", f".B {roff_text(f'{parent} {command.name}')}\n{roff_text(usage)}", ".PP",
+            roff_text(command.help or ""), *_man_flags(command)]
+
+
+def _man_flags(command: click.Command) -> list[str]:
+    context = click.Context(command)
+    records = [record for each in command.params
+               if isinstance(each, click.Option) and (record := each.get_help_record(context))]
+    return [f".TP\n\\fB{roff_text(flags)}\\fP\n{roff_text(about)}" for flags, about in records]
 
 
 # -- The README ----------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import time
 from collections.abc import Generator, Mapping
 from typing import Any, Protocol
 
-from svcd.api import shapes
 from svcd.api.routes import Context, HandlerResult, Route, Text
 from svcd.api.streaming import StreamBody
 from svcd.base.errors import ApiError
@@ -20,7 +19,6 @@ AFTER_TASK = "svc-after-task"
 # How long a request waits for the task that it names in the header, and between two looks.
 _MOST_WAIT_S, _LOOK_S = 10.0, 0.003
 _RETRY_AFTER_S = 1
-_PIECE_BYTES = 1 << 18
 _ARCHIVE = "application/gzip"
 
 
@@ -50,9 +48,13 @@ def status(ctx: Context) -> HandlerResult:
 
 def copy(ctx: Context) -> HandlerResult:
     """A copy of the data folder for another node."""
-    pieces = _cluster(ctx).copy()
+    node = _cluster(ctx)
     ctx.large_answers.acquire()
-    return HandlerResult(200, Text(StreamBody(pieces, ctx.large_answers.release), _ARCHIVE))
+    try:
+        return HandlerResult(200, Text(StreamBody(node.copy(), ctx.large_answers.release), _ARCHIVE))
+    except BaseException:
+        ctx.large_answers.release()
+        raise
 
 
 def drain(ctx: Context) -> HandlerResult:
@@ -97,10 +99,12 @@ def wait_for_task(instance: Any, request: Request) -> None:
         time.sleep(_LOOK_S)
 
 
+# A copy has keys, and the headers of webhooks: its permission is one that no API key can have.
 ROUTES = (
-    Route("GET", "/cluster", status, "network.get", {200: shapes.record({})}, "Nodes of the cluster", _TAG),
-    Route("GET", "/cluster/copy", copy, "keys.get", {200: shapes.record({})}, "Copy the data folder", _TAG),
-    Route("POST", "/cluster/drain", drain, "network.update", {200: shapes.record({})}, "Let others lead", _TAG),
-    Route("DELETE", "/cluster/drain", undrain, "network.update", {200: shapes.record({})}, "Take part in leading again", _TAG),
+    Route("GET", "/cluster", status, "network.get", {200: "Cluster"}, "Get the nodes of the cluster", _TAG),
+    Route("GET", "/cluster/copy", copy, "keys.get", {200: {"type": "string", "format": "binary"}},
+          "Copy the data folder of this node", _TAG, answer_type=_ARCHIVE),
+    Route("POST", "/cluster/drain", drain, "network.update", {200: "ClusterSummary"}, "Let other nodes lead", _TAG),
+    Route("DELETE", "/cluster/drain", undrain, "network.update", {200: "ClusterSummary"}, "Take part in leading again", _TAG),
     Route("DELETE", "/cluster/nodes/{node}", remove, "network.update", {204: {}}, "Forget a node", _TAG),
 )

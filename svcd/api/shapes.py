@@ -152,6 +152,7 @@ _FACETS: Mapping[str, Json] = {
 _ENABLED = record({"enabled": BOOLEAN})
 _SIZE: Json = {"oneOf": [COUNT, STRING]}
 _TEXT_OR_NULL: Json = {"type": ["string", "null"]}
+_CLUSTER_SUMMARY = {"node": STRING, "leader": _TEXT_OR_NULL, "hasQuorum": BOOLEAN, "isDraining": BOOLEAN}
 
 SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
     "Error": record({
@@ -219,7 +220,18 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
         "expiresAt": nullable(MOMENT), "createdAt": MOMENT, "updatedAt": MOMENT,
     }),
     "KeyPage": page_of("Key"),
-    "Health": record({"status": {"type": "string", "enum": ["available", "mustRestart"]}}),
+    "Health": record({"status": {"type": "string", "enum": ["available", "mustRestart"]}, "cluster": ref("ClusterSummary")},
+                     optional=["cluster"]),
+    "ClusterSummary": record(_CLUSTER_SUMMARY),
+    "Cluster": record({
+        "uid": STRING, **_CLUSTER_SUMMARY, "term": COUNT, "lastEntry": COUNT, "fault": _TEXT_OR_NULL,
+        "nodes": array(ref("ClusterNode")),
+    }),
+    "ClusterNode": record({
+        "name": STRING, "url": STRING, "version": STRING, "isLeader": BOOLEAN, "isAlive": BOOLEAN,
+        "secondsSinceSeen": {"type": "number", "minimum": 0}, "applied": COUNT, "lag": COUNT, "fault": _TEXT_OR_NULL,
+        "indexes": mapping(record({"lastTask": {"type": "integer", "minimum": -1}, "hash": STRING})),
+    }),
     "Webhook": record({
         "uuid": {"type": "string", "format": "uuid"}, "isEditable": BOOLEAN, "url": STRING, "headers": mapping(STRING),
     }),

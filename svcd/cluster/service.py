@@ -19,7 +19,7 @@ from svcd.instance.applied_log import Position
 from svcd.instance.instance import Instance
 
 _PIECE_BYTES = 1 << 18
-_TIMEOUT_S = 5.0
+TIMEOUT_S = 5.0
 
 
 class ClusterService:
@@ -39,7 +39,7 @@ class ClusterService:
         """
         self._instance = instance
         copying.remove_leftovers(instance.path)
-        self.node = Node(instance, self._log, self._position, name=self._name, timeout_s=_TIMEOUT_S)
+        self.node = Node(instance, self._log, self._position, name=self._name, timeout_s=TIMEOUT_S)
         self.node.on_lost = on_lost
         self.node.open()
         self._hashes = ContentHashes(instance)
@@ -115,9 +115,13 @@ class ClusterService:
 
         def pieces() -> Generator[bytes]:
             with opened:
+                yield b""
                 while piece := file.read(_PIECE_BYTES):
                     yield piece
-        return pieces()
+
+        made = pieces()
+        next(made)  # begun: so that it removes the copy even if nothing of it is read
+        return made
 
     def drain(self, is_draining: bool) -> None:
         """Leave it to others to lead, before this node is stopped; False: take part again."""
@@ -136,7 +140,7 @@ class ClusterService:
 
 def joined(address: str, folder: Path, name: str, url: str, master_key: str, unpack: joining.Unpack) -> ClusterService:
     """Join the cluster whose log is at an address, with a data folder that is not open. Raises CannotJoin, Unavailable."""
-    log = open_log(address, _TIMEOUT_S)
+    log = open_log(address, TIMEOUT_S)
     try:
         return ClusterService(log, joining.join(log, folder, name, master_key, unpack), name, url)
     except BaseException:

@@ -68,7 +68,7 @@ class Instance(DataFolderReader):
         self.on_removal: Callable[[str], None] = lambda uuid: None  # called after the files of an index were deleted
         (path / "indexes").mkdir(parents=True, exist_ok=True)
         (path / "payloads").mkdir(exist_ok=True)
-        self._lock_file = _lock(path / "LOCK")
+        self._lock_file = lock_folder(path / "LOCK")
         self._lock = threading.RLock()  # guards _writer; shared with queue, keys, webhooks and outbox
         self.reserve = Reserve(path)
         try:
@@ -317,7 +317,7 @@ def _sizes(folder: Path | str) -> Iterator[tuple[str, int]]:
                 pass
 
 
-def _lock(path: Path) -> IO[str]:
+def lock_folder(path: Path) -> IO[str]:
     """Lock the folder. Waits LOCK_TIMEOUT_S: the indexing process of a daemon that was just killed may outlive it."""
     file = path.open("w")
     deadline = time.monotonic() + LOCK_TIMEOUT_S

@@ -26,7 +26,8 @@ from tests.support.contract import table
 DOCUMENT = document(ROUTES)
 # New with us.
 OURS_ALONE = {("GET", "/openapi.json"), ("GET", "/"), ("GET", "/webhooks/{uuid}/failures"),
-              ("POST", "/webhooks/{uuid}/replay")}
+              ("POST", "/webhooks/{uuid}/replay"), ("GET", "/cluster"), ("GET", "/cluster/copy"), ("POST", "/cluster/drain"),
+              ("DELETE", "/cluster/drain"), ("DELETE", "/cluster/nodes/{node}")}
 # Streams take the filters of the lists, of which the contract says nothing.
 FILTERED_BY_US = {("GET", "/tasks/stream"), ("GET", "/batches/stream")}
 
