@@ -184,8 +184,9 @@ def test_slow_clients_cost_others_little_and_nothing_in_the_end(
         everybody = half_open + silent + trickles * (len(TRICKLES) + 1)
         bodies = round(half_open * HOLDS_A_THREAD) + trickles * 5
         seconds = seconds_until_given_back(films, before, limit_s)
-    after = Resources(films)
-    times = statistics.median(busy) / statistics.median(quiet)
+        after = Resources(films)
+    # Before and afterwards: the machine may have got busier meanwhile.
+    times = statistics.median(busy) / max(statistics.median(quiet), statistics.median(search_times(films, searches // 2, dice)))
     figure(f"{half_open} half-open, {silent} that never read 23 MB: searches", times, "times their time", limit="3 times")
     threads, descriptors = most.threads - before.threads, most.descriptors - before.descriptors
     figure("slow clients: threads", threads, limit=f"one for each body under way, {bodies}, and 32")
