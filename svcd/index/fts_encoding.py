@@ -84,17 +84,17 @@ def position_term(bucketed: int, term: str) -> str:
     return f"{bucketed:x}:{term}"
 
 
-def position_terms_text(rows: Iterable[Sequence[str]]) -> str:
-    """The text of a document for the table term_positions: each position term once. rows: the terms of each field."""
-    found: set[str] = set()
-    for terms in rows:
-        if len(terms) > len(_POSITION_PREFIXES):
-            _POSITION_PREFIXES.extend(position_term(bucketed_position(n), "") for n in range(len(_POSITION_PREFIXES), len(terms)))
-        if "" in terms:
-            found.update(map(add, compress(_POSITION_PREFIXES, terms), filter(None, terms)))
-        else:
-            found.update(map(add, _POSITION_PREFIXES, terms))
-    return " ".join(found)
+def position_terms_of(terms: Sequence[str]) -> str:
+    """The text of a field for the table term_positions. terms: by position, "" for a gap.
+
+    The texts of all fields of a document are one, with spaces between. A position term may occur in it more than once, which
+    makes no difference to FTS5 without details, and to look for it would take as long as to make the text.
+    """
+    if len(terms) > len(_POSITION_PREFIXES):
+        _POSITION_PREFIXES.extend(position_term(bucketed_position(n), "") for n in range(len(_POSITION_PREFIXES), len(terms)))
+    if "" in terms:
+        return " ".join(map(add, compress(_POSITION_PREFIXES, terms), filter(None, terms)))
+    return " ".join(map(add, _POSITION_PREFIXES, terms))
 
 
 def forward_row(row: str) -> str:

@@ -564,7 +564,7 @@ class IndexWriter:
             texts = {column: fts_encoding.column_text(row) for column, row in old.items()}
             terms = [row.split(" ") for row in old.values()]
             self._connection.execute(_DELETE, ("delete", docid, *_column_values(texts)))
-            self._connection.execute(_DELETE_POSITIONS, ("delete", docid, fts_encoding.position_terms_text(terms)))
+            self._connection.execute(_DELETE_POSITIONS, ("delete", docid, " ".join(map(fts_encoding.position_terms_of, terms))))
             ready.counts = {**dict.fromkeys(old, 0), **ready.counts}
         if old or any(ready.letters.values()):
             known = {column: prefix_postings.first_letters(fts_encoding.positions(row)) for column, row in old.items()}
