@@ -95,7 +95,8 @@ def position_terms_of(terms: Sequence[str]) -> str:
     makes no difference to FTS5 without details, and to look for it would take as long as to make the text.
     """
     if len(terms) > len(_POSITION_PREFIXES):
-        _POSITION_PREFIXES.extend(" " + position_term(bucketed_position(n), "") for n in range(len(_POSITION_PREFIXES), len(terms)))
+        added = map(bucketed_position, range(len(_POSITION_PREFIXES), len(terms)))
+        _POSITION_PREFIXES.extend(f" {position_term(bucketed, '')}" for bucketed in added)
     words = list(filter(None, terms))
     prefixes = _POSITION_PREFIXES[:len(terms)] if len(words) == len(terms) else list(compress(_POSITION_PREFIXES, terms))
     pieces = prefixes + words
