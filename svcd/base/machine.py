@@ -75,8 +75,8 @@ def give_back_large_blocks() -> None:
 def use_one_arena() -> None:
     """Have all threads share one arena of malloc, those that have one already excepted.
 
-    By default glibc gives several threads an arena each, where what they free stays; the interpreter lock lets one of them allocate
-    at a time anyway.
+    By default glibc gives several threads an arena each, where what they free stays; the interpreter lock lets one of them
+    allocate at a time anyway.
     """
     _call_libc("mallopt", _M_ARENA_MAX, 1)
 

@@ -373,7 +373,8 @@ class IndexWriter:
         self._add_letters(letters)
         self._values.add({block: {self.field_numbers[name]: found for name, found in fields.items()}
                           for block, fields in postings.items()})
-        self.write_locations({change.docid: change.location for change in ordered})
+        self.write_locations({change.docid: change.location for change in ordered
+                              if not change.is_new or change.location is not NO_LOCATION})
         self._connection.executemany("DELETE FROM documents WHERE docid = ?", removed)
         self._connection.executemany(_PUT_DOCUMENT, [(change.docid, change.document_id, change.json) for change in kept])
         self.docids |= DocIds([change.docid for change in kept])
