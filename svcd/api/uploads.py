@@ -185,7 +185,11 @@ class _Reader:
         return self._exact_end(skim) if self._is_deep(value, window.at, end) else end
 
     def _is_deep(self, value: Any, start: int, end: int) -> bool:
-        return end - start > 2 * json_text.MAX_DEPTH and json_text.is_too_deep(value, self.window.encoded(start, end))
+        if end - start <= 2 * json_text.MAX_DEPTH:
+            return False
+        text = self.window.text  # brackets are counted without a copy, since most documents are as long
+        has_many = text.count("[", start, end) + text.count("{", start, end) > json_text.MAX_DEPTH
+        return has_many and json_text.is_too_deep(value, self.window.encoded(start, end))
 
     def _exact_end(self, skim: bool) -> int | None:
         """As `_end`, by the exact scanner; its errors count unless the window just ended too early."""

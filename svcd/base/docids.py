@@ -62,15 +62,23 @@ EMPTY = DocIds()
 
 # On disk
 
-_FEW = 8  # with up to so many docids 4 bytes for each are never more than the roaring format takes, save for one long run
+FEW = 8  # with up to so many docids 4 bytes for each are never more than the roaring format takes, save for one long run
 _DOCID_BYTES = 4
-_FORMATS = [struct.Struct(f"<{count}I") for count in range(_FEW + 1)]
+_FORMATS = [struct.Struct(f"<{count}I") for count in range(FEW + 1)]
 
 
 def to_bytes(docids: DocIds) -> bytes:
     """The set as it is stored."""
     count = len(docids)
-    return _FORMATS[count].pack(*docids) if count <= _FEW else _padded(_canonical(docids))
+    return _FORMATS[count].pack(*docids) if count <= FEW else _padded(_canonical(docids))
+
+
+def few_with(data: bytes, added: Iterable[int]) -> bytes | None:
+    """What is stored for a small set with some docids more; None where either has more than FEW."""
+    if len(data) % _DOCID_BYTES or len(data) > FEW * _DOCID_BYTES:
+        return None
+    docids = sorted({*_FORMATS[len(data) // _DOCID_BYTES].unpack(data), *added})
+    return _FORMATS[len(docids)].pack(*docids) if len(docids) <= FEW else None
 
 
 def _padded(stored: bytes) -> bytes:
@@ -85,7 +93,7 @@ def containers_of(docids: DocIds) -> list[tuple[int, StoredContainer]]:
 def bytes_of_containers(containers: Sequence[tuple[int, StoredContainer]]) -> bytes:
     """A set as it is stored. containers: of this set or of others as containers_of() gives them, ascending by their ranges."""
     stored = joined([high for high, _ in containers], [container for _, container in containers])
-    return to_bytes(DocIds.deserialize(stored)) if sum(count for _, (count, _, _) in containers) <= _FEW else _padded(stored)
+    return to_bytes(DocIds.deserialize(stored)) if sum(count for _, (count, _, _) in containers) <= FEW else _padded(stored)
 
 
 def from_bytes(data: bytes | memoryview) -> DocIds:
@@ -95,8 +103,8 @@ def from_bytes(data: bytes | memoryview) -> DocIds:
         return _from_roaring(data)
     if not count:
         return EMPTY
-    if count > _FEW:
-        raise ValueError(f"{len(data)} bytes of a set of documents: expected up to {_FEW} docids")
+    if count > FEW:
+        raise ValueError(f"{len(data)} bytes of a set of documents: expected up to {FEW} docids")
     listed = _FORMATS[count].unpack(data)
     if count > 1 and not all(map(lt, listed, listed[1:])):
         raise ValueError(f"docids of a set of documents are not ascending: {listed}")

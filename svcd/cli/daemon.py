@@ -164,6 +164,7 @@ class BackgroundStart:
             usage = wiring.usage() if serving.reports_usage(self._config) else None
             app = wiring.application(self._config, self._instance, self._runner, **hooks, usage=usage, node=self._cluster)
             machine.give_back_large_blocks()
+            machine.use_one_arena()
             self._notifier.start()
             self._runner.start()
             if self._cluster:

@@ -134,6 +134,7 @@ def main(parent: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())  # sent to the whole process group, or to this process alone
     threading.Thread(target=_handle_commands, args=(worker,), name="svcd-commands", daemon=True).start()
     machine.give_back_large_blocks()
+    machine.use_one_arena()
     serving.preload_search()
     serving.settle()
     _write({"ready": True})

@@ -1,9 +1,9 @@
 """The nodes of a cluster as each sees the others, the lease of the leader, and the trimming of the log.
 
-Records beside the log: `cluster` (its uid, see svcd.cluster.joining), `lease` (who leads, with a number that is raised with each renewal) and `node/NAME` of every node.
-No clock is trusted: a record counts as alive while it changes, as seen by the monotonic clock of the one who looks. A leader that
-could not renew its lease in time ceases before another takes it; and should it not notice, the log ignores what it writes after
-the entry `term` of its successor.
+Records beside the log: `cluster` (its uid, see svcd.cluster.joining), `lease` (who leads, with a number that is raised with each
+renewal) and `node/NAME` of every node. No clock is trusted: a record counts as alive while it changes, as seen by the monotonic
+clock of the one who looks. A leader that could not renew its lease in time ceases before another takes it; and should it not
+notice, the log ignores what it writes after the entry `term` of its successor.
 
 Thread: "svcd-members", between start() and stop().
 """

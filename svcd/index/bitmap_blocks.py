@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes, union_of
+from svcd.base.docids import EMPTY, FEW, DocIds, few_with, from_bytes, to_bytes, union_of
 from svcd.base.little_endian import numbers_of
 
 BLOCK_BITS = 16  # a container of a roaring bitmap
@@ -33,6 +33,8 @@ def edited_block(block: bytes | None, edits: Sequence[int]) -> bytes:
     """
     if block is None and len(edits) == 1 and edits[0] >= 0:  # of most values: a tenth of the time of the general way
         return edits[0].to_bytes(DOCID_BYTES, "little")
+    if len(edits) <= FEW and min(edits) >= 0 and (few := few_with(block or b"", edits)) is not None:
+        return few
     docids = EMPTY if block is None else from_bytes(block)
     if min(edits) >= 0:
         return to_bytes(docids | DocIds(array("I", edits)))

@@ -7,6 +7,7 @@ another process can make it and send it with `marshal` (docs/tasks-and-batches.m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from svcd.index import fts_encoding, prefix_postings
 from svcd.index.bitmap_blocks import BLOCK_BITS
@@ -20,8 +21,9 @@ Positions = Mapping[str, Sequence[str]]  # attribute -> word at each position, "
 FieldWords = tuple[str, str, int, str]
 # attribute -> its words, and the text for the table `term_positions`.
 Words = tuple[dict[str, FieldWords], str]
-# attribute -> its JSON array in document_values, and its postings.
-Values = dict[str, tuple[str, Postings]]
+# Of one attribute: its JSON array in document_values, and its postings.
+AttributeValues = tuple[str, Postings]
+Values = dict[str, AttributeValues]
 # Of new documents that are written together, because they share most of them: bitmap block -> attribute -> what ValueWriter adds;
 # block -> attribute -> first letter -> docids.
 AddedPostings = dict[int, dict[str, RowEdits]]
@@ -32,55 +34,94 @@ EncodedDocuments = tuple[list[tuple["Words | None", Values]], AddedPostings, Add
 _NO_POSTINGS: Postings = {}
 
 
+class AttributeWords(NamedTuple):
+    """The words of one attribute. found: with its first letters; new: without; position_terms: for `term_positions`."""
+
+    found: FieldWords
+    new: FieldWords
+    position_terms: str
+
+
+def attribute_words(terms: Sequence[str]) -> AttributeWords:
+    """Encode the words of an attribute by position, "" for a position gap."""
+    row = fts_encoding.row_text(terms)
+    count = len(terms) - terms.count("")
+    stored = fts_encoding.forward_row(row), fts_encoding.column_text(row), count if count <= COUNTED_WORDS else 0
+    return AttributeWords((*stored, "".join(prefix_postings.first_letters(terms))), (*stored, ""),
+                          fts_encoding.position_terms_of(fts_encoding.terms_of(row, terms)))
+
+
+def attribute_values(entry: FieldEntry) -> AttributeValues:
+    """Encode the values of an attribute."""
+    return json_array(entry), posting_entries(entry)
+
+
+def encoded_values(values: Mapping[str, FieldEntry]) -> Values:
+    """The values of a document, by attribute."""
+    return {name: attribute_values(held) for name, held in values.items()}
+
+
 def encoded_documents(documents: Iterable[tuple[Positions | None, Mapping[str, FieldEntry], int | None]]) -> EncodedDocuments:
     """Encode documents that are written together.
 
     documents: of each (words, None if they stay as they are stored; attribute -> values; docid if it is new).
     """
-    encoded: list[tuple[Words | None, Values]] = []
-    postings: AddedPostings = {}
-    letters: AddedLetters = {}
+    portion = EncodedPortion()
     for positions, values, docid in documents:
+        words = None if positions is None else {name: attribute_words(terms) for name, terms in positions.items()}
+        portion.add(words, encoded_values(values), docid)
+    return portion.documents
+
+
+class EncodedPortion:
+    """Gathers the encoded attributes of documents that are written together."""
+
+    def __init__(self) -> None:
+        self.documents: EncodedDocuments = ([], {}, {})
+
+    def add(self, words: Mapping[str, AttributeWords] | None, values: Values, docid: int | None) -> None:
+        """Add a document. words: None if they stay as they are stored; docid: if it is new."""
+        encoded, postings, letters = self.documents
         if docid is None:
-            encoded.append((None if positions is None else _words(positions, None, 0), encoded_values(values)))
-        else:
-            block = docid >> BLOCK_BITS
-            encoded.append((None if positions is None else _words(positions, letters.setdefault(block, {}), docid),
-                            _new_values(values, postings.setdefault(block, {}), docid)))
-    return encoded, postings, letters
+            encoded.append((_words(words, False), values))
+            return
+        block = docid >> BLOCK_BITS
+        encoded.append((_words(words, True), {name: (array, _NO_POSTINGS) for name, (array, _) in values.items()}))
+        if words:
+            _add_letters(words, letters.setdefault(block, {}), docid)
+        if values:
+            _add_postings(values, postings.setdefault(block, {}), docid)
 
 
-def _words(positions: Positions, letters: dict[str, dict[str, list[int]]] | None, docid: int) -> Words:
-    fields: dict[str, FieldWords] = {}
-    terms = []
-    for name, words in positions.items():
-        row = fts_encoding.row_text(words)
-        count = len(words) - words.count("")
-        found = prefix_postings.first_letters(words)
-        if letters is not None:
-            docids_by_letter = letters.setdefault(name, {})
-            for letter in found:
-                docids_by_letter.setdefault(letter, []).append(docid)
-        fields[name] = (fts_encoding.forward_row(row), fts_encoding.column_text(row), count if count <= COUNTED_WORDS else 0,
-                        "".join(found) if letters is None else "")
-        terms.append(fts_encoding.terms_of(row, words))
-    return fields, fts_encoding.position_terms_text(terms)
+def _words(words: Mapping[str, AttributeWords] | None, is_new: bool) -> Words | None:
+    if words is None:
+        return None
+    return ({name: each.new if is_new else each.found for name, each in words.items()},
+            " ".join([each.position_terms for each in words.values()]))
 
 
-def encoded_values(values: Mapping[str, FieldEntry]) -> Values:
-    """The values of a document, by attribute."""
-    return {name: (json_array(held), posting_entries(held)) for name, held in values.items()}
+def _add_letters(words: Mapping[str, AttributeWords], added: dict[str, dict[str, list[int]]], docid: int) -> None:
+    for name, ((_, _, _, letters), _, _) in words.items():
+        docids_by_letter = added.get(name)
+        if docids_by_letter is None:
+            docids_by_letter = added[name] = {}
+        for letter in letters:
+            if letter in docids_by_letter:
+                docids_by_letter[letter].append(docid)
+            else:
+                docids_by_letter[letter] = [docid]
 
 
-def _new_values(values: Mapping[str, FieldEntry], postings: dict[str, RowEdits], docid: int) -> Values:
-    for name, held in values.items():
-        added = postings.setdefault(name, {})
-        for key, spelling in posting_entries(held).items():
-            edit = added.get(key)
+def _add_postings(values: Values, added: dict[str, RowEdits], docid: int) -> None:
+    for name, (_, entries) in values.items():
+        edits = added.get(name)
+        if edits is None:
+            edits = added[name] = {}
+        for key, spelling in entries.items():
+            edit = edits.get(key)
             if edit is None:
-                added[key] = [spelling, docid]
+                edits[key] = [spelling, docid]
             else:
                 edit.append(docid)
                 if edit[0] != spelling:
                     edit[0] = MIXED
-    return {name: (json_array(held), _NO_POSTINGS) for name, held in values.items()}

@@ -377,7 +377,8 @@ class IndexWriter:
         self._add_letters(letters)
         self._values.add({block: {self.field_numbers[name]: found for name, found in fields.items()}
                           for block, fields in postings.items()})
-        self.write_locations({change.docid: change.location for change in ordered})
+        self.write_locations({change.docid: change.location for change in ordered
+                              if not change.is_new or change.location is not NO_LOCATION})
         self._connection.executemany("DELETE FROM documents WHERE docid = ?", removed)
         self._connection.executemany(_PUT_DOCUMENT, [(change.docid, change.document_id, change.json) for change in kept])
         self.docids |= DocIds([change.docid for change in kept])
@@ -499,20 +500,21 @@ class IndexWriter:
 
     def _add_words(self, added: Sequence[tuple[int, Words]]) -> None:
         """Index documents without words; their first letters are added apart."""
-        texts: list[tuple[int, dict[int, str]]] = []
+        texts: list[tuple[int, Iterable[tuple[int, str]]]] = []
         position_terms: list[tuple[int, str]] = []
         forward: list[tuple[int, str]] = []
         counted: list[tuple[int, dict[int, int]]] = []
         for docid, (fields, text) in added:
             if fields:
-                columns = {self._column(name): found for name, found in fields.items()}
-                texts.append((docid, {column: found[1] for column, found in columns.items()}))
+                columns = [self._column(name) for name in fields]
+                rows, for_fts, counts, _ = zip(*fields.values())
+                texts.append((docid, zip(columns, for_fts)))
                 position_terms.append((docid, text))
-                forward.append((docid, fts_encoding.forward_text({column: found[0] for column, found in columns.items()})))
-                counted.append((docid, {column: found[2] for column, found in columns.items()}))
+                forward.append((docid, fts_encoding.forward_text(dict(zip(columns, rows)))))
+                counted.append((docid, dict(zip(columns, counts))))
         self._log_new(docid for docid, _ in forward)
         used = min(len(self._columns), schema.COLUMNS)
-        self._connection.executemany(_insert(used), [(docid, *_column_values(found)[:used]) for docid, found in texts])
+        self._connection.executemany(_insert(used), [(docid, *_column_values(found, used)) for docid, found in texts])
         self._connection.executemany(_INSERT_POSITIONS, position_terms)
         self._connection.executemany(_PUT_FORWARD, forward)
         self._count_words(counted)
@@ -567,14 +569,14 @@ class IndexWriter:
         if old:
             texts = {column: fts_encoding.column_text(row) for column, row in old.items()}
             terms = [row.split(" ") for row in old.values()]
-            self._connection.execute(_DELETE, ("delete", docid, *_column_values(texts)))
-            self._connection.execute(_DELETE_POSITIONS, ("delete", docid, fts_encoding.position_terms_text(terms)))
+            self._connection.execute(_DELETE, ("delete", docid, *_column_values(texts.items())))
+            self._connection.execute(_DELETE_POSITIONS, ("delete", docid, " ".join(map(fts_encoding.position_terms_of, terms))))
             ready.counts = {**dict.fromkeys(old, 0), **ready.counts}
         if old or any(ready.letters.values()):
             known = {column: prefix_postings.first_letters(fts_encoding.positions(row)) for column, row in old.items()}
             self._prefix_postings.change(docid, known, ready.letters)
         if ready.rows:
-            self._connection.execute(_insert(schema.COLUMNS), (docid, *_column_values(ready.texts)))
+            self._connection.execute(_insert(schema.COLUMNS), (docid, *_column_values(ready.texts.items())))
             self._connection.execute(_INSERT_POSITIONS, (docid, ready.position_terms))
 
     def _write_forward_index(self, indexed: Sequence[tuple[int, _IndexedWords]], before: Mapping[int, str]) -> None:
@@ -623,11 +625,11 @@ def _insert(columns: int) -> str:
     return f"INSERT INTO terms(rowid{''.join(f', c{n}' for n in range(columns))}) VALUES (?{', ?' * columns})"
 
 
-def _column_values(texts: Mapping[int, str]) -> list[str | None]:
-    """The values of all FTS columns. texts: those of some."""
-    values: list[str | None] = [None] * schema.COLUMNS
+def _column_values(texts: Iterable[tuple[int, str]], used: int = schema.COLUMNS) -> list[str | None]:
+    """The values of the first FTS columns. texts: (FTS column, text) of some of these and of those that are shared."""
+    values: list[str | None] = [None] * used
     shared = {}
-    for column, text in texts.items():
+    for column, text in texts:
         if column < schema.SHARED_COLUMN:
             values[column] = text
         else:

@@ -14,7 +14,7 @@ from svcd.base.json_text import dumps
 from svcd.base.positions import LAST_POSITION
 from svcd.schema.attributes import RESERVED
 from svcd.text.analyzer import Analyzer
-from svcd.text.term_positions import TermsByPosition, term_position_builder
+from svcd.text.term_positions import TermPositionBuilder, TermsByPosition, term_position_builder
 
 Value = Any
 
@@ -51,18 +51,22 @@ def terms_by_attribute(
     builder = term_position_builder(analyzer)
     found = {}
     for name, several in searchable_values(document, is_searchable).items():
-        locales = locales_of(name)
-        terms = builder.of_all(several, locales) if len(several) > 1 else None
-        if terms is None:
-            terms = _terms_of_value(several[0], builder.of, locales)
-            if len(several) > 1:
-                terms = _append_values(terms, several[1:], builder.of, locales)
-        if len(terms) > LAST_POSITION:
-            del terms[LAST_POSITION + 1 :]
-            _trim(terms)
-        if terms:
+        if terms := terms_of_values(several, builder, locales_of(name)):
             found[name] = terms
     return found
+
+
+def terms_of_values(several: Sequence[Value], builder: TermPositionBuilder, locales: Sequence[str] | None) -> TermsByPosition:
+    """The terms of one attribute by position, "" for a gap. several: its values; locales: the allowed languages of its texts."""
+    terms = builder.of_all(several, locales) if len(several) > 1 else None
+    if terms is None:
+        terms = _terms_of_value(several[0], builder.of, locales)
+        if len(several) > 1:
+            terms = _append_values(terms, several[1:], builder.of, locales)
+    if len(terms) > LAST_POSITION:
+        del terms[LAST_POSITION + 1 :]
+        _trim(terms)
+    return terms
 
 
 def walk(document: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:

@@ -90,6 +90,17 @@ def field_values(document: Mapping[str, Any], is_kept: Callable[[str], bool]) ->
     return found
 
 
+def values_of_member(value: Any) -> FieldValues:
+    """The values of an attribute that is one member of a document, a scalar or an array of scalars."""
+    held = FieldValues()
+    _collect(value, held)
+    if isinstance(value, list):
+        for element in value:
+            if element is not None:
+                held.add(element)
+    return held
+
+
 def kept_fields(settings: IndexSettings) -> Callable[[str], bool]:
     """A predicate: does the index store the values of an attribute?
 
@@ -116,16 +127,20 @@ def kept_fields(settings: IndexSettings) -> Callable[[str], bool]:
 def _member(name: str, value: Any, is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:
     """Collect the values of a member of the document or of an object in it."""
     if is_kept(name):
-        held = found.get(name) or found.setdefault(name, FieldValues())
-        if value is None:
-            held.is_null = True
-        elif not isinstance(value, (dict, list)):
-            held.is_empty |= value == ""
-            held.add(value)
-        elif not value:
-            held.is_empty = True
+        _collect(value, found.get(name) or found.setdefault(name, FieldValues()))
     if isinstance(value, (dict, list)):
         _beneath(name, value, is_kept, found)
+
+
+def _collect(value: Any, held: FieldValues) -> None:
+    """Note a member itself, not what an object or array holds."""
+    if value is None:
+        held.is_null = True
+    elif not isinstance(value, (dict, list)):
+        held.is_empty |= value == ""
+        held.add(value)
+    elif not value:
+        held.is_empty = True
 
 
 def _beneath(name: str, value: dict[str, Any] | list[Any], is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:

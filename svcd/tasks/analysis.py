@@ -20,13 +20,24 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from svcd.base import json_text
-from svcd.index.encoded_document import EncodedDocuments, encoded_documents
-from svcd.schema.documents import searchable_values, terms_by_attribute
-from svcd.schema.field_values import FieldValues, field_values, kept_fields
+from svcd.index.encoded_document import (
+    AttributeValues,
+    AttributeWords,
+    EncodedDocuments,
+    EncodedPortion,
+    Values,
+    attribute_values,
+    attribute_words,
+    encoded_values,
+)
+from svcd.schema.attributes import RESERVED
+from svcd.schema.documents import searchable_values, terms_by_attribute, terms_of_values
+from svcd.schema.field_values import FieldValues, field_values, kept_fields, values_of_member
 from svcd.schema.index_settings import IndexSettings
+from svcd.text.term_positions import TermPositionBuilder, term_position_builder
 
 _MODULE = "svcd.tasks.analysis_process"
 _LENGTH = struct.Struct("<Q")
@@ -43,6 +54,7 @@ class Analysis:
         self._is_searchable = settings.searchable.__contains__
         self._locales_of = settings.locales_of
         self._is_kept = kept_fields(settings)
+        self._members: dict[str, _Member] = {}
 
     def positions(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """The tokens of a document's searchable attributes, by position."""
@@ -62,12 +74,105 @@ class Analysis:
 
         documents: (document, docid if it is new, do its words differ from those that are stored?); {} for one that is deleted.
         """
-        return encoded_documents((self.positions(document) if has_other_words else None, self.values(document), docid)
-                                 for document, docid, has_other_words in documents)
+        portion = EncodedPortion()
+        for document, docid, has_other_words in documents:
+            if has_other_words:
+                portion.add(*(self._flat(document) or self._nested(document)), docid)
+            else:
+                portion.add(None, encoded_values(self.values(document)), docid)
+        return portion.documents
+
+    def _flat(self, document: Mapping[str, Any]) -> tuple[dict[str, AttributeWords], Values] | None:
+        """The encoded attributes of a document of scalars and arrays of scalars, each of which is one member; None for others."""
+        words: dict[str, AttributeWords] = {}
+        values: Values = {}
+        for name, value in document.items():
+            member = self._members.get(name) or self._member(name)
+            encoded = member.encoded(value)
+            if encoded is None:
+                return None
+            if encoded.words:
+                words[name] = encoded.words
+            if encoded.values:
+                values[name] = encoded.values
+        return words, values
+
+    def _member(self, name: str) -> _Member:
+        if len(self._members) >= _MOST_MEMBERS:
+            self._members.clear()
+        builder = term_position_builder(self._analyzer) if self._is_searchable(name) else None
+        member = self._members[name] = _Member(name, builder, self._locales_of(name), self._is_kept(name))
+        return member
+
+    def _nested(self, document: Mapping[str, Any]) -> tuple[dict[str, AttributeWords], Values]:
+        words = {name: attribute_words(terms) for name, terms in self.positions(document).items()}
+        return words, encoded_values(self.values(document))
 
     def encoded_texts(self, texts: Sequence[DocumentText]) -> EncodedDocuments:
         """The same of documents that are given as JSON texts."""
         return self.encoded((json.loads(text), docid, has_other_words) for text, docid, has_other_words in texts)
+
+
+class _EncodedMember(NamedTuple):
+    """What a member of a document contributes; None where the settings want nothing of it, or there is nothing."""
+
+    words: AttributeWords | None
+    values: AttributeValues | None
+
+
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+_TEXTS = frozenset((str,))
+# Names of members that are remembered, and values of each that are: a category, a year or an author is that of many documents.
+# Longer values (in characters, or elements) are not remembered.
+_MOST_MEMBERS, _MOST_VALUES = 1000, 500
+_LONGEST_TEXT, _LONGEST_LIST = 60, 16
+
+
+class _Member:
+    """Encodes the values of the members of one name, and remembers short ones. builder: None unless the member is searchable."""
+
+    def __init__(self, name: str, builder: TermPositionBuilder | None, locales: Sequence[str] | None, is_kept: bool) -> None:
+        self._builder = builder
+        self._locales = locales
+        self._is_kept = is_kept
+        self._is_reserved = name in RESERVED
+        self._known: dict[Any, _EncodedMember] = {}
+
+    def encoded(self, value: Any) -> _EncodedMember | None:
+        """What a value contributes; None for one that has attributes of its own, and for a reserved member."""
+        kind, key = type(value), value
+        if kind is str:
+            is_remembered = len(value) <= _LONGEST_TEXT
+        elif kind is list:
+            kinds = set(map(type, value))
+            if not kinds <= _SCALARS:
+                return None
+            is_remembered = len(value) <= _LONGEST_LIST and kinds <= _TEXTS
+            key = tuple(value) if is_remembered else None
+        elif kind in _SCALARS:
+            is_remembered = kind is int  # 1.0 and true are equal to 1
+        else:
+            return None
+        if self._is_reserved:
+            return None
+        if not is_remembered:
+            return self._encoded(value)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _MOST_VALUES:
+                self._known.clear()
+            known = self._known[key] = self._encoded(value)
+        return known
+
+    def _encoded(self, value: Any) -> _EncodedMember:
+        words = values = None
+        if self._builder:
+            several = value if isinstance(value, list) and value else (value,)
+            terms = terms_of_values(several, self._builder, self._locales)
+            words = attribute_words(terms) if terms else None
+        if self._is_kept:
+            values = attribute_values(values_of_member(value))
+        return _EncodedMember(words, values)
 
 
 class AnalysisProcessDied(RuntimeError):

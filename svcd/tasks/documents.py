@@ -34,6 +34,7 @@ Document = dict[str, Any]
 MAX_FIELDS = 65_535
 _PORTION = 500  # documents read together
 _WRITTEN_AT_ONCE = 250  # documents whose terms and values are in memory together: these take many times the bytes of the text
+_MOST_ORDERS = 1000
 _MAX_LOCATIONS = 10_000  # written together: with so many, nearly every block of a million points is touched once, not repeatedly
 _CONTAINERS = frozenset((dict, list))  # types of values that contain others
 
@@ -117,6 +118,7 @@ class DocumentWriter:
         self._geo = GeoExtraction.of(settings)
         self._vectors = DocumentVectors(writer, settings)
         self._distinct = _DistinctDocuments()
+        self._orders: dict[tuple[str, ...], bool] = {}  # names of a document -> are they in the order of their field numbers?
 
     @property
     def named(self) -> int:
@@ -154,6 +156,7 @@ class DocumentWriter:
                 self._pending, self._pending_bytes = {}, 0
                 self._discard_sent()
             self._tombstones = tombstones
+            self._orders.clear()  # the fields that it registered are gone
             self._assigned, self._free = given, islice(_unused_docids(self._taken), given, None)
             raise
 
@@ -371,8 +374,14 @@ class DocumentWriter:
         return json_text.dumps(document)
 
     def _is_in_order(self, document: Document) -> bool:
-        order = list(map(self._writer.field_numbers.__getitem__, document))
-        return order == sorted(order)
+        names = tuple(document)
+        is_in_order = self._orders.get(names)
+        if is_in_order is None:
+            order = list(map(self._writer.field_numbers.__getitem__, document))
+            if len(self._orders) >= _MOST_ORDERS:
+                self._orders.clear()
+            is_in_order = self._orders[names] = order == sorted(order)
+        return is_in_order
 
     def _text_as_read(self, change: DocumentChange, document: Document | None) -> str:
         """The JSON of a document with its members in the order of the payload, which that of the positions follows."""
@@ -502,6 +511,17 @@ def _check_size(file: BinaryIO, size: int) -> None:
 
 
 def _parsed(lines: list[bytes], before: int) -> list[dict[str, Any]]:
+    try:
+        if len(lines) > 1 and sum(map(len, lines)) <= 2 * _READ_AT_ONCE:  # there will be a second copy of them
+            together = json_text.decoded_together(lines)
+            if set(map(type, together)) == {dict}:
+                return together
+    except (ValueError, RecursionError):
+        pass
+    return _parsed_alone(lines, before)
+
+
+def _parsed_alone(lines: list[bytes], before: int) -> list[dict[str, Any]]:
     parsed = []
     for number, line in enumerate(lines, before + 1):
         try:

@@ -28,7 +28,6 @@ import os
 import select
 import signal
 import sys
-import time
 import traceback
 from typing import Any
 
@@ -40,8 +39,8 @@ from svcd.tasks.indexing_client import Step
 
 # Progress is reported at most so many times per step: each report costs a write and wakes the daemon.
 _REPORTS = 200
-# After a request that took so many seconds, the memory that it took is given back, which takes some milliseconds.
-_LONG_S = 1.0
+# Memory that requests took is given back, which takes some milliseconds, when no other has come for so many seconds.
+_IDLE_S = 0.2
 
 
 def main(parent: int) -> None:
@@ -52,11 +51,10 @@ def main(parent: int) -> None:
     try:
         while line := _read_line():
             if line.strip():
-                began = time.monotonic()
                 # An interrupt (an empty line) may arrive before the request that it is meant for.
                 _send(_answer(json.loads(line), line.startswith(b"\n")))
                 gc.collect()
-                if time.monotonic() - began > _LONG_S:
+                if not _is_interrupted(_IDLE_S):
                     machine.give_back_memory()
     except BrokenPipeError:  # the daemon is gone
         os._exit(0)
@@ -75,9 +73,9 @@ def _read_line() -> bytes:
     return b"\n" + line if line.endswith(b"\n\n") else bytes(line)
 
 
-def _is_interrupted() -> bool:
-    """Does a line, or the end of the input, wait to be read?"""
-    return bool(select.select([sys.stdin], [], [], 0)[0])
+def _is_interrupted(within_s: float = 0) -> bool:
+    """Does a line, or the end of the input, wait to be read, or come within some seconds?"""
+    return bool(select.select([sys.stdin], [], [], within_s)[0])
 
 
 def _answer(request: dict[str, Any], is_interrupted: bool) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults.conftest import IS_LONG
 from tests.support.cluster import Node, Nodes
 from tests.support.daemon import ROOT
 from tests.support.log_servers import KINDS, LogServers
@@ -48,7 +49,7 @@ class Setting:
         (self.folder / f"clock{number}").write_text(str(seconds))
 
 
-@pytest.fixture(scope="module", params=["rqlite", "nats"])
+@pytest.fixture(scope="module", params=["rqlite", pytest.param("nats", marks=pytest.mark.skipif(not IS_LONG, reason="a long run"))])
 def setting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
     folder = tmp_path_factory.mktemp(request.param)
     with machines(3, 7 if request.param == "rqlite" else 8) as made:

@@ -144,6 +144,7 @@ def test_every_route_is_tried() -> None:
 PARAMETERS = {
     "index_uid": INDEXES, "document_id": ("1", "2", "s1"), "task_id": tuple(map(str, range(10))), "batch_id": tuple(map(str, range(10))),
     "workspace_uid": ("w",), "key": (uid(1), value_of(uid(1))), "uuid": (uid(1),), "uid": ("rule",),
+    "node": ("a",),
 }
 
 
