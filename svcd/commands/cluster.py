@@ -169,8 +169,8 @@ def drain(context: click.Context, undo: bool, within: int, url: str | None, key:
             summary = _awaited(node, within, lambda found: found["leader"] not in (None, name))
     name, leader = summary["node"], summary["leader"]
     if not undo and leader in (None, name):
-        raise CommandFailed(f"no other node leads after {within} s: is one up and fit (svcd cluster status)? Node {name} stays as it "
-                            "is until `svcd cluster drain --undo`; if it is stopped now, writes wait until another node is up")
+        raise CommandFailed(f"no other node leads after {within} s: is one up and fit (svcd cluster status)? Node {name} stays as "
+                            "it is until `svcd cluster drain --undo`; if it is stopped now, writes wait until another node is up")
     if is_json:
         output.print_json({"node": name, "leader": leader, "isDraining": not undo})
     elif undo:
@@ -225,7 +225,8 @@ def join(context: click.Context, is_json: bool) -> int:
             raise CommandFailed(f"the log does not answer: {failure}", UNREACHABLE) from None
     is_copied = position.applied != (before or 0)
     if is_json:
-        output.print_json({"folder": str(config.db_path), "cluster": position.log, "applied": position.applied, "isCopied": is_copied})
+        output.print_json({"folder": str(config.db_path), "cluster": position.log, "applied": position.applied,
+                           "isCopied": is_copied})
         return 0
     state = (f"is now a copy of another node's data, up to entry {position.applied:,}" if is_copied
              else f"has applied {position.applied:,} entries, and gets the others from the log" if before is not None

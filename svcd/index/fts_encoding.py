@@ -30,6 +30,7 @@ BUCKETS = (*range(16), 24, *(1 << n for n in range(5, 16)), LAST_POSITION)
 _POSITION_PREFIXES: list[str] = []
 _COLUMN_END = "\t"
 _FIELD_END = "\n"
+_SPACED_END = f" {_FIELD_END}"
 _BEFORE_TERM = f" {SEPARATOR_MARK}{_COLUMN_END}"
 # Up to three adjacent terms or gaps of a forward index row; it matches at any place, if only the empty text.
 _THREE = re.compile(rf"([^ {SEPARATOR_MARK}\n]*)(?: ([^ {SEPARATOR_MARK}\n]*)(?: ([^ {SEPARATOR_MARK}\n]*))?)?")
@@ -145,6 +146,19 @@ def words_by_column(forward: str) -> dict[int, list[str]]:
         column, _, row = line.partition(_COLUMN_END)
         words[int(column)] = positions(row) if is_escaped else row.split(" ")
     return words
+
+
+def columns_of(forward: str) -> list[str]:
+    """The FTS columns of the fields that hold words, as they are written in a forward index row."""
+    return [line[:line.index(_COLUMN_END)] for line in forward.split(_FIELD_END)] if forward else []
+
+
+def spaced_lines(forward: str) -> str:
+    """A forward index row as lines of its column and its terms by position, with a space before and after each term.
+
+    A position gap is a space more. The number of spaces between the start of a line and the one before a term is its position.
+    """
+    return f"{forward.replace(SEPARATOR_MARK, _SEVEN_GAPS).replace(_COLUMN_END, ' ').replace(_FIELD_END, _SPACED_END)} "
 
 
 def spelled_words(terms: Iterable[str]) -> list[str]:

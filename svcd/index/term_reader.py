@@ -14,6 +14,7 @@ from typing import NamedTuple
 from svcd.base.docids import EMPTY, DocIds, from_bytes_equal, union_of
 from svcd.index import fts_encoding, prefix_postings
 from svcd.index.delta import Delta
+from svcd.index.document_words import StoredWords, stored_words
 from svcd.index.fts_queries import fts_phrase, matching_docids
 from svcd.index.materialized_reader import MaterializedReader
 from svcd.index.pair_reader import PairReader
@@ -342,14 +343,11 @@ class TermReader:
 
     # Forward index
 
-    def words_by_position(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
-        """(docid, field -> its words by position, "" for a position gap) of some documents, in the order asked."""
-        fields = self._transaction.cached(("fields by column",), lambda: {
-            column: name for name, column in self.columns.items()})
-        texts = dict(self._transaction.forward_texts(docids))
-        for docid in docids:
-            words = fts_encoding.words_by_column(texts.get(docid, ""))
-            yield docid, {fields[column]: row for column, row in words.items()}
+    def document_words(self, docids: Sequence[int]) -> Iterator[StoredWords]:
+        """The words of some documents, in the order asked."""
+        fields = self._transaction.cached(("fields by written column",), lambda: {
+            str(column): name for name, column in self.columns.items()})
+        return stored_words(dict(self._transaction.forward_texts(docids)), docids, fields)
 
     # Positions
 

@@ -16,7 +16,7 @@ or pair has the empty set; nothing here raises for a name that the index does no
 from __future__ import annotations
 
 from array import array
-from typing import Callable, Hashable, Iterator, Mapping, Protocol, Sequence, TypeVar
+from typing import Callable, Collection, Hashable, Iterator, Mapping, Protocol, Sequence, TypeVar
 
 from svcd.base.docids import DocIds
 from svcd.base.doc_values import DocValues
@@ -53,6 +53,28 @@ class Vocabulary(Protocol):
 
         "" when there is none. Asked for each query word that may have typos: keep it.
         """
+
+
+class DocumentWords(Protocol):
+    """The words of one document. fields: those that hold words; occurrences are those of `svcd.base.positions`."""
+
+    docid: int
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """The fields that hold words, by their numbers in the document."""
+
+    def occurrences(self, word: str) -> list[int]:
+        """The occurrences of a word, ascending. Asked for the same words again and again: keep them."""
+
+    def occurrences_of_any(self, words: Collection[str]) -> list[int]:
+        """The occurrences of any of these words, in any order."""
+
+    def occurrences_of_prefix(self, prefix: str) -> list[int]:
+        """The occurrences of all words that start with a prefix."""
+
+    def length(self, field: int) -> int:
+        """The number of words of the field with this number."""
 
 
 class Terms(Protocol):
@@ -125,8 +147,8 @@ class Terms(Protocol):
 
     # Words of documents
 
-    def words_by_position(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
-        """(docid, field -> its words by position, "" for a position gap) of a few documents, from the forward index.
+    def document_words(self, docids: Sequence[int]) -> Iterator[DocumentWords]:
+        """The words of a few documents, in the order asked, from the forward index.
 
         Looking into some dozens of documents is cheaper than asking for every position in the index.
         """

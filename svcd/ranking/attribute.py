@@ -10,12 +10,12 @@ from functools import lru_cache
 from typing import Generic, Iterator, Mapping, Sequence, TypeVar
 
 from svcd.base.docids import EMPTY, DocIds, union_of
-from svcd.base.positions import bucketed_position
+from svcd.base.positions import FIELD_SHIFT, POSITION, bucketed_position
 from svcd.query.graph import Graph, QueryNode
 from svcd.query.parser import Phrase
 from svcd.query.postings import Postings, first_word
 from svcd.query.terms import Subset, Terms
-from svcd.ranking.forward_index import FIELD_SHIFT, POSITION, READ_FOR_FIELDS, READ_FOR_POSITIONS, CandidateBatch, LocalBitset
+from svcd.ranking.forward_index import READ_FOR_FIELDS, READ_FOR_POSITIONS, CandidateBatch, LocalBitset
 from svcd.ranking.path_search import Edge, WeightedEdge
 from svcd.ranking.rule import ForwardIndexRule, KnownDocids, RankingContext, edges_by_cost
 from svcd.ranking.scores import ATTRIBUTE_RANK, WORD_POSITION

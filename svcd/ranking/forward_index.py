@@ -6,10 +6,11 @@ inverted index; the tests compare them.
 """
 from __future__ import annotations
 
-from typing import Collection, Mapping, Sequence
+from typing import Sequence
 
 from svcd.base.docids import DocIds
 from svcd.query.postings import Postings, first_word
+from svcd.query.reader import DocumentWords
 from svcd.query.terms import Subset, Terms
 
 # Up to so many documents are read for one rule; with more it is quicker to ask the inverted index. Measured on 36,000
@@ -23,67 +24,8 @@ NEAR = 3
 # A set of the documents of one batch: bit n stands for the n-th of them.
 LocalBitset = int
 
-# Up to so many words are looked up one by one, which is quicker than looking at all words of a document.
-_FEW_WORDS = 4
 # Up to so many pairs of occurrences are compared one by one, which is quicker than as sets.
 _FEW_PAIRS = 8
-
-# An occurrence is a number: the field's number in the document, shifted, plus the position in the field. A position has 16
-# bits; one more keeps the last word of a field far from the first one of the next.
-FIELD_SHIFT = 17
-POSITION = (1 << FIELD_SHIFT) - 1
-
-
-class DocumentWords:
-    """The words of a document and where they occur. fields: those that hold words."""
-
-    __slots__ = ("docid", "fields", "_words", "_occurrences")
-
-    def __init__(self, docid: int, words_by_position: Mapping[str, Sequence[str]]) -> None:
-        self.docid = docid
-        self.fields = list(words_by_position)
-        self._words = list(words_by_position.values())  # by field, by position; "" is a position gap
-        self._occurrences: dict[str, list[int]] = {}
-
-    def occurrences(self, word: str) -> list[int]:
-        """The occurrences of a word, ascending; kept, as rules ask for the same words."""
-        occurrences = self._occurrences.get(word)
-        if occurrences is None:
-            occurrences = self._occurrences[word] = []
-            for number, words in enumerate(self._words):
-                position = -1
-                for _ in range(words.count(word)):
-                    position = words.index(word, position + 1)
-                    occurrences.append((number << FIELD_SHIFT) + position)
-        return occurrences
-
-    def occurrences_of_any(self, words: Collection[str]) -> list[int]:
-        """The occurrences of any of these words, in any order."""
-        if len(words) <= _FEW_WORDS:
-            found: list[int] = []
-            for word in words:
-                found += self.occurrences(word)
-            return found
-        return [
-            (number << FIELD_SHIFT) + position
-            for number, in_field in enumerate(self._words)
-            for position, word in enumerate(in_field)
-            if word in words
-        ]
-
-    def length(self, field: int) -> int:
-        """The number of words of the field with this number."""
-        words = self._words[field]
-        return len(words) - words.count("")
-
-    def occurrences_of_prefix(self, prefix: str) -> list[int]:
-        """The occurrences of all words that start with a prefix."""
-        return [
-            (number << FIELD_SHIFT) + position
-            for number, in_field in enumerate(self._words)
-            for position, word in enumerate(in_field)
-            if word.startswith(prefix)
-        ]
 
 
 class CandidateBatch:
@@ -130,7 +72,7 @@ class ForwardIndexLoader:
     """Reads each document once for all rules of a search."""
 
     def __init__(self, postings: Postings) -> None:
-        self._words_by_position = postings.reader.terms.words_by_position
+        self._document_words = postings.reader.terms.document_words
         self._known: dict[int, DocumentWords] = {}
 
     def read(self, candidates: DocIds, limit: int) -> CandidateBatch | None:
@@ -143,8 +85,8 @@ class ForwardIndexLoader:
         if len(missing) > limit:
             return None
         if missing:
-            for docid, words in self._words_by_position(missing):
-                known[docid] = DocumentWords(docid, words)
+            for document in self._document_words(missing):
+                known[document.docid] = document
         return CandidateBatch([known[docid] for docid in docids], candidates)
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from svcd.base.docids import EMPTY, DocIds
-from svcd.base.positions import bucketed_position
+from svcd.base.positions import FIELD_SHIFT, POSITION, bucketed_position
 from svcd.query.graph import Graph, QueryNode, removal_groups
 from svcd.query.parser import Phrase
+from svcd.query.reader import DocumentWords
 from svcd.query.terms import EXACT, NONE, Subset, Terms
-from svcd.ranking.forward_index import FIELD_SHIFT, POSITION, CandidateBatch, DocumentWords, LocalBitset
+from svcd.ranking.forward_index import CandidateBatch, LocalBitset
 from svcd.ranking.path_search import Edge, EdgesBetween
 from svcd.ranking.rule import Bucket, Documents, GraphRule, InvertedIndexRule, RankingContext
 from svcd.ranking.scores import (

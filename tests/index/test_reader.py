@@ -18,7 +18,12 @@ import tempfile
 import threading
 import time
 import tracemalloc
+<<<<<<< HEAD
 from contextlib import ExitStack, closing
+=======
+from collections.abc import Sequence
+from contextlib import closing
+>>>>>>> p12b
 from itertools import count as counting, product
 from pathlib import Path
 from typing import Any
@@ -36,6 +41,7 @@ from svcd.index.reader import IndexReader
 from svcd.index.value_writer import value_key
 from svcd.index.writer import IndexWriter
 from tests.index.conftest import change, reading
+from tests.support.dict_reader import ListedWords
 from tests.support.pace import is_within
 
 VOCABULARY = ["a", "ab", "abc", "b", "ba", "c", "", "", "|", "X"]
@@ -85,12 +91,28 @@ def bucketed(position: int) -> int:
     return position if position < 16 else 24 if position < 24 else 1 << (position - 1).bit_length()
 
 
+def check_document_words(reader: IndexReader, held: Documents, known: Sequence[str]) -> None:
+    """The forward index says of each document what the document says of itself."""
+    some = frozenset(known[::2])
+    for docid, stored in zip(sorted(held), reader.terms.document_words(sorted(held)), strict=True):
+        listed = ListedWords(docid, {field: held[docid][field] for field in FIELDS if field in held[docid]})
+        assert (stored.docid, list(stored.fields)) == (docid, listed.fields)
+        assert [stored.length(field) for field in range(len(listed.fields))] == [
+            listed.length(field) for field in range(len(listed.fields))]
+        for word in (*known, "none"):
+            assert stored.occurrences(word) == listed.occurrences(word)
+            for prefix in (word, word[:1]):
+                assert stored.occurrences_of_prefix(prefix) == listed.occurrences_of_prefix(prefix)
+        for words in (some, [*some][:2]):
+            assert sorted(stored.occurrences_of_any(words)) == listed.occurrences_of_any(words)
+
+
 def check_relations(reader: IndexReader, held: Documents) -> None:
     known = sorted({w for document in held.values() for row in document.values() for w in row if w})
     assert docids(reader.all_docids()) == set(held)
     assert list(reader.vocabulary.words_with_prefix("")) == known
     assert list(reader.vocabulary.first_characters()) == sorted({w[0] for w in known})
-    assert dict(reader.terms.words_by_position(sorted(held))) == held
+    check_document_words(reader, held, known)
     assert docids(reader.terms.words_docids(["ab", "c", "none", "|"])) == {
         docid for docid, document in held.items() if any({"ab", "c", "|"} & set(row) for row in document.values())}
     for rare in (0, term_reader.RARE):  # from postings, then from the documents

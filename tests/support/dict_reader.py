@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.base.doc_values import DocValues
-from svcd.base.positions import bucketed_position
+from svcd.base.positions import FIELD_SHIFT, bucketed_position
 from svcd.geo.geojson import read_geojson
 from svcd.geo.geometry import Shape
 from svcd.geo.sphere import Bounds, Point, direction, distance
@@ -159,8 +159,33 @@ class DictTerms:
     def words_docids(self, words: Sequence[str]) -> DocIds:
         return union_of(self.word_docids(word) for word in words)
 
-    def words_by_position(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
-        return ((docid, self._rows[docid]) for docid in docids)
+    def document_words(self, docids: Sequence[int]) -> Iterator[ListedWords]:
+        return (ListedWords(docid, self._rows[docid]) for docid in docids)
+
+
+class ListedWords:
+    """A DocumentWords over lists: field -> its words by position, "" for a position gap."""
+
+    def __init__(self, docid: int, words_by_position: Mapping[str, Sequence[str]]) -> None:
+        self.docid = docid
+        self.fields = list(words_by_position)
+        self._words = list(words_by_position.values())
+
+    def _where(self, is_meant: Callable[[str], bool]) -> list[int]:
+        return [(number << FIELD_SHIFT) + position for number, words in enumerate(self._words)
+                for position, word in enumerate(words) if word and is_meant(word)]
+
+    def occurrences(self, word: str) -> list[int]:
+        return self._where(word.__eq__)
+
+    def occurrences_of_any(self, words: Collection[str]) -> list[int]:
+        return self._where(words.__contains__)
+
+    def occurrences_of_prefix(self, prefix: str) -> list[int]:
+        return self._where(lambda word: word.startswith(prefix))
+
+    def length(self, field: int) -> int:
+        return sum(map(bool, self._words[field]))
 
 
 class DictValues:
