@@ -18,12 +18,9 @@ import tempfile
 import threading
 import time
 import tracemalloc
-<<<<<<< HEAD
 from contextlib import ExitStack, closing
-=======
 from collections.abc import Sequence
 from contextlib import closing
->>>>>>> p12b
 from itertools import count as counting, product
 from pathlib import Path
 from typing import Any
