@@ -18,9 +18,8 @@ import tempfile
 import threading
 import time
 import tracemalloc
-from contextlib import ExitStack, closing
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import count as counting, product
 from pathlib import Path
 from typing import Any
