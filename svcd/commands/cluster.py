@@ -170,7 +170,7 @@ def drain(context: click.Context, undo: bool, within: int, url: str | None, key:
     name, leader = summary["node"], summary["leader"]
     if not undo and leader in (None, name):
         raise CommandFailed(f"no other node leads after {within} s: is one up and fit (svcd cluster status)? Node {name} stays "
-                            "as it is until `svcd cluster drain --undo`; if it is stopped now, writes wait until another node is up")
+                            "as it is until `svcd cluster drain --undo`; if it is stopped now, writes wait for another node")
     if is_json:
         output.print_json({"node": name, "leader": leader, "isDraining": not undo})
     elif undo:
