@@ -31,9 +31,9 @@ _RETRY_AFTER_S = 10
 # under way, and where these are slow, they run side by side.
 _SIDE_BY_SIDE = 2
 # Searches queue up when they were in each other's way for so many seconds more than they were not. A worker pays off only for
-# clients that go on: its start, and the caches that it has to fill, take one to two seconds of processor time. With 0.15 s here a
-# burst of 360 searches by eight clients took a quarter longer than without workers.
-CONGESTED_S = 1.0
+# clients that go on: its start, and the caches that it has to fill, take 0.6 to 1 s of processor time, but of a core that is idle
+# until then. Eight clients got 104, 110 and 153 searches a second with 1 s here, by turns with 124, 114 and 196 with 0.25 s.
+CONGESTED_S = 0.25
 
 State = tuple[str, int]  # of an index: its uuid and generation
 Parts = tuple[bytes, ...]  # UTF-8: in a str, one character outside Latin-1 would double the memory
