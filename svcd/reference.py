@@ -301,7 +301,8 @@ def command_page(name: str) -> str:
 def _man_command(parent: str, command: click.Command) -> list[str]:
     """The section of a command of a command. parent: what stands before its name."""
     usage = " ".join(command.collect_usage_pieces(click.Context(command)))
-    return [f".SS {roff_text(f'{parent} {command.name}')}", f".B {roff_text(f'{parent} {command.name}')}\n{roff_text(usage)}", ".PP",
+    name = roff_text(f"{parent} {command.name}")
+    return [f".SS {name}", f".B {name}\n{roff_text(usage)}", ".PP",
             roff_text(command.help or ""), *_man_flags(command)]
 
 

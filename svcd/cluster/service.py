@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,12 +15,15 @@ from svcd.cluster import copying, joining
 from svcd.cluster.content_hash import PAUSE_S, ContentHashes
 from svcd.cluster.log import Log, Unavailable, open_log
 from svcd.cluster.members import Member, Members
-from svcd.cluster.node import Node
+from svcd.cluster.node import RETRY_AFTER_S, Node
 from svcd.instance.applied_log import Position
 from svcd.instance.instance import Instance
 
 _PIECE_BYTES = 1 << 18
 TIMEOUT_S = 5.0
+# How long a start waits for the log.
+START_S = 30.0
+_RETRY = (("Retry-After", str(RETRY_AFTER_S)),)
 
 
 class ClusterService:
@@ -110,7 +114,7 @@ class ClusterService:
             try:
                 file = stack.enter_context(copying.copy_of(self._instance))
             except copying.Busy as busy:
-                raise ApiError("cluster_unavailable", str(busy)) from None
+                raise ApiError("cluster_unavailable", str(busy), _RETRY) from None
             opened = stack.pop_all()
 
         def pieces() -> Generator[bytes]:
@@ -135,14 +139,21 @@ class ClusterService:
             if not self._members.remove(name):
                 raise ApiError("node_not_found", f"Node `{name}` not found.")
         except Unavailable as failure:
-            raise ApiError("cluster_unavailable", f"The node could not be removed: {failure}.") from None
+            raise ApiError("cluster_unavailable", f"The node could not be removed: {failure}.", _RETRY) from None
 
 
 def joined(address: str, folder: Path, name: str, url: str, master_key: str, unpack: joining.Unpack) -> ClusterService:
     """Join the cluster whose log is at an address, with a data folder that is not open. Raises CannotJoin, Unavailable."""
     log = open_log(address, TIMEOUT_S)
+    until = time.monotonic() + START_S
     try:
-        return ClusterService(log, joining.join(log, folder, name, master_key, unpack), name, url)
+        while True:
+            try:
+                return ClusterService(log, joining.join(log, folder, name, master_key, unpack), name, url)
+            except Unavailable as failure:  # its servers start at the same time, after a power cut
+                if time.monotonic() > until:
+                    raise
+                logs.info("waiting for the log of the cluster", reason=str(failure))
     except BaseException:
         log.close()
         raise
