@@ -60,7 +60,7 @@ from svcd.base import logs
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.http.message import HttpError, Request, Response, media_type
-from svcd.index.disk_space import disk_full_error, lacks_room
+from svcd.index.disk_space import disk_full_error, is_disk_failure, lacks_room
 from svcd.validation import checked_index_uid, decode_body, decode_query, decode_value, features
 
 if TYPE_CHECKING:
@@ -269,6 +269,8 @@ def _system_error(error: Exception) -> ApiError:
     """The error that a client gets for an unexpected exception: of the disk or the descriptors if known, else `internal`."""
     if lacks_room(error):
         return disk_full_error()
+    if is_disk_failure(error):
+        return ApiError("io_error", f"The disk of the data folder failed: {error}.")
     code = _SYSTEM_ERRORS.get(error.errno or 0) if isinstance(error, OSError) else None
     if code == "no_space_left_on_device":
         return disk_full_error()

@@ -18,10 +18,9 @@ from svcd.instance.webhooks import LAUNCH_UUID, Notice, Webhook, merged_headers
 from svcd.tasks.views import moment_text
 from svcd.validation import Field, Param, map_of, nullable, query_strings, string
 from svcd.validation.names import parse_uuid
-from svcd.validation.urls import is_header_name, is_header_value, parse_web_url, redacted_secret, redacted_url
+from svcd.validation.urls import is_header_name, is_header_value, parse_web_url, redacted_headers, redacted_url
 
 MAX_HEADERS = 200
-_BEARER = "Bearer "
 _TAG = "Webhooks"
 
 
@@ -36,15 +35,8 @@ def path_uuid(text: str) -> str:
 # Views
 
 def _view(webhook: Webhook) -> shapes.Json:
-    headers = {name: _redacted(value) if name.lower() == "authorization" else value
-               for name, value in sorted(webhook.headers.items())}
     return {"uuid": webhook.uuid, "isEditable": webhook.is_editable, "url": redacted_url(webhook.url),
-            "headers": headers}
-
-
-def _redacted(value: str) -> str:
-    scheme = _BEARER if value.startswith(_BEARER) else ""
-    return scheme + redacted_secret(value.removeprefix(scheme))
+            "headers": dict(sorted(redacted_headers(webhook.headers).items()))}
 
 
 def _failure_view(notice: Notice) -> shapes.Json:

@@ -130,7 +130,10 @@ class SearchProcesses:
         self._queues_up = True
         self._changed.set()
         if self._thread is None:
-            self._start_thread()
+            try:
+                self._start_thread()
+            except RuntimeError:  # the system allows no more threads: searches go on without workers
+                pass
 
     def _start_thread(self) -> None:
         with self._lock:

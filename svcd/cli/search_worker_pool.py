@@ -236,18 +236,25 @@ class SearchWorkerPool:
 
     def resize(self, size: int) -> None:
         """Start workers, or let some leave, until `size` run. While others leave there may be room for fewer."""
-        while self.size < size and self._free_numbers:
-            self._start(self._free_numbers.pop())
+        while self.size < size and self._free_numbers and self._start(self._free_numbers[-1]):
+            pass
         for worker in [worker for worker in self._workers if not worker.ending.is_set()][size:]:
             logs.info("search worker is not needed any more", number=worker.number)
             worker.end({"leave": LEAVE_S})
 
-    def _start(self, number: int) -> None:
+    def _start(self, number: int) -> bool:
+        """Start a worker with a free number; False if the system allows no more threads."""
         worker = _Worker(number, self._on_change, self._last_usages.append)
         worker.thread = threading.Thread(target=self._supervise, args=(worker,), name=f"svcd-search-worker-{number}")
+        try:
+            worker.thread.start()
+        except RuntimeError as failure:
+            logs.warn("a search worker cannot be started", number=number, failure=failure)
+            return False
+        self._free_numbers.remove(number)
         self._used_numbers.add(number)
         self._workers = [*self._workers, worker]
-        worker.thread.start()
+        return True
 
     def adapt(self) -> None:
         """Forget workers that have ended, and share limits among the processes that answer searches now."""

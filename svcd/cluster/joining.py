@@ -9,6 +9,7 @@ import http.client
 import json
 import shutil
 import tempfile
+import time
 import uuid as uuids
 from collections.abc import Callable
 from contextlib import closing
@@ -17,16 +18,17 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from svcd.base import logs
-from svcd.cluster.log import Log, Trimmed
-from svcd.cluster.members import NODES
+from svcd.cluster.log import Log, Trimmed, Unavailable
+from svcd.cluster.members import CLUSTER, NODES
 from svcd.index import schema
 from svcd.index.connections import open_reader, open_writer, write_transaction
 from svcd.instance import applied_log
 from svcd.instance.applied_log import Position
 
-CLUSTER = "cluster"
 _CONTENT = ("tasks", "indexes", "webhooks", "features", "network", "chat_workspaces")
 _READ_S = 600.0  # until a peer begins to send a copy
+_LOOKS = 5
+_WAIT_S = 30.0  # for the log, of a new node
 _BLOCK = 1 << 20
 
 Unpack = Callable[[Path, Path], None]
@@ -39,9 +41,24 @@ class CannotJoin(RuntimeError):
 def join(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack) -> Position:
     """Make the data folder one of this cluster; where its log is to be applied from.
 
-    unpack: makes a data folder of a snapshot (path, folder). Raises CannotJoin, Unavailable, OSError.
+    A folder that has been one already is taken as it is while the log cannot be reached, so that its node can answer searches.
+    unpack: makes a data folder of a snapshot (path, folder). Raises CannotJoin, OSError, and for a new node Unavailable.
     """
     position = _stored(folder)
+    until = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            return _joined(log, folder, name, master_key, unpack, position)
+        except Unavailable as failure:
+            if position is not None:
+                logs.warn("the log of the cluster cannot be reached; searches are answered, writes refused", reason=str(failure))
+                return position
+            if time.monotonic() > until:
+                raise
+            time.sleep(1)
+
+
+def _joined(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack, position: Position | None) -> Position:
     record = log.records(CLUSTER).get(CLUSTER)
     if record is None:
         seed = {"uid": str(uuids.uuid4()), "seed": name if position is None and _has_content(folder) else None}
@@ -52,7 +69,7 @@ def join(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack) -> 
     cluster = json.loads(record.value)
     if position is not None and position.log != cluster["uid"]:
         raise CannotJoin(f"the data folder {folder} is of another cluster: name an empty one with --db-path")
-    if position is not None and position.applied > log.last():
+    if position is not None and position.applied > _last(log, position.applied):
         raise CannotJoin(f"the data folder {folder} has entries that the log has lost: begin a new log, with another name in its "
                          "address, and this node first")
     if position is None and _has_content(folder) and cluster["seed"] != name:
@@ -67,6 +84,16 @@ def join(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack) -> 
             raise CannotJoin("the copy of a peer is not of this cluster")
         return position
     return position or _set(folder, Position(cluster["uid"]))
+
+
+def _last(log: Log, expected: int) -> int:
+    """The last entry; asked again when it is less than expected, because a server may not know yet that it leads no more."""
+    for _ in range(_LOOKS):
+        last = log.last()
+        if last >= expected:
+            break
+        time.sleep(1)
+    return last
 
 
 def _reaches(log: Log, applied: int) -> bool:

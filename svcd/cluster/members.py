@@ -1,6 +1,6 @@
 """The nodes of a cluster as each sees the others, the lease of the leader, and the trimming of the log.
 
-Records beside the log: `lease` (who leads, with a number that is raised with each renewal) and `node/NAME` of every node.
+Records beside the log: `cluster` (its uid, see svcd.cluster.joining), `lease` (who leads, with a number that is raised with each renewal) and `node/NAME` of every node.
 No clock is trusted: a record counts as alive while it changes, as seen by the monotonic clock of the one who looks. A leader that
 could not renew its lease in time ceases before another takes it; and should it not notice, the log ignores what it writes after
 the entry `term` of its successor.
@@ -23,7 +23,7 @@ from svcd.cluster.entries import payloads_of
 from svcd.cluster.log import Log, Record, Trimmed, Unavailable
 from svcd.cluster.node import MOST_ENTRIES, Node
 
-LEASE, NODES = "lease", "node/"
+CLUSTER, LEASE, NODES = "cluster", "lease", "node/"
 # The lease is renewed every BEAT_S, and taken by another when it has not changed for LEASE_S. A leader ceases earlier.
 BEAT_S, LEASE_S = 0.4, 2.0
 _OWN_LEASE_S = 1.6
@@ -136,6 +136,8 @@ class Members:
         begun = time.monotonic()
         self._records = self._log.records("")
         self._reached_at = time.monotonic()
+        if not self._is_own_log():
+            return
         for key, record in self._records.items():
             if self._seen.get(key, (0, 0.0))[0] != record.revision:
                 self._seen[key] = record.revision, self._reached_at
@@ -144,6 +146,15 @@ class Members:
         if self._node.is_leading() and time.monotonic() - self._trimmed_at > _TRIM_S:
             self._trimmed_at = time.monotonic()
             self._trim()
+
+    def _is_own_log(self) -> bool:
+        """Is the log still the one whose entries this node has applied? It could have been lost, or be another cluster's."""
+        found = self._records.get(CLUSTER)
+        self._node.is_verified = found is not None and json.loads(found.value)["uid"] == self._node.position.log
+        if not self._node.is_verified:
+            self._node.renew(0.0)
+            self._node.on_lost("the log is not, or no longer, that of this data folder")
+        return self._node.is_verified
 
     def _hold_or_take(self, begun: float) -> None:
         found = self._records.get(LEASE)

@@ -65,6 +65,7 @@ class Node:
         self._leader: str | None = None
         self._leads_until = 0.0
         self._own_term = -1
+        self.is_verified = False  # the log was seen to be that of this data folder
         self._stopping = False
         self._fault: str | None = None
         self._stumbled_at, self._stumbled_over = float("-inf"), ""
@@ -138,6 +139,8 @@ class Node:
 
     def _submit(self, entry: Entry) -> Any:
         """Append an entry and apply the log up to it; what came of it. Raises Unavailable."""
+        if not self.is_verified:
+            raise Unavailable("the log could not be reached since the start")
         identity = uuids.uuid4().hex
         until = time.monotonic() + self._timeout_s
         result = self._awaited[identity] = []
@@ -176,6 +179,9 @@ class Node:
 
     def _follow(self) -> None:
         while not self._stopping:
+            if not self.is_verified:
+                self._pause()
+                continue
             try:
                 found = self.log.read(self.position.applied, MOST_ENTRIES, WAIT_S)
                 if found:

@@ -2,7 +2,8 @@
 
 Reads committed states of the files, so a daemon may go on meanwhile. The short check reads every page of every file; the full
 one also works on a copy of each index: FTS5 checks its own structure, its counts of documents are compared with those of the
-forward index, and the sets that are kept beside it with fresh ones made from it.
+forward index, the sets of documents with a value, a letter or a vector with the rows of the documents, and the sets that are kept
+beside FTS5 with fresh ones made from it.
 """
 from __future__ import annotations
 
@@ -10,9 +11,10 @@ import os
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -22,8 +24,12 @@ from svcd.cli.config import load
 from svcd.commands import instance, output
 from svcd.commands.instance import CommandFailed
 from svcd.index import fts_encoding, materialized
-from svcd.index.connections import copy_file, open_reader
-from svcd.index.schema import COUNT_BLOCK, LEAST_DOCUMENTS
+from svcd.index.connections import copy_file, meta, open_reader
+from svcd.index.prefix_postings import first_letters, has_prefix_postings
+from svcd.index.schema import COUNT_BLOCK, DOCID_BITS, LEAST_DOCUMENTS
+from svcd.index.value_writer import posting_entries, rows_of
+from svcd.index.vector_rows import EMBEDDED, docid_of
+from svcd.schema.field_values import stored_form
 from svcd.tasks.archive import waiting_payloads
 
 MOST_FAULTS = 20
@@ -127,6 +133,7 @@ def _index_faults(path: Path, is_full: bool) -> Iterator[str]:
             with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
                 yield from _structure_faults(connection)
                 yield from _count_faults(connection)
+                yield from _posting_faults(connection)
                 yield from _set_faults(connection)
 
 
@@ -140,6 +147,10 @@ def _row_faults(connection: sqlite3.Connection) -> Iterator[str]:
     for (docid,) in connection.execute("SELECT docid FROM forward_index WHERE docid NOT IN (SELECT docid FROM documents)"):
         yield f"document {docid} of forward_index is not in documents"
     yield from _lost_words(connection)
+    docids = [docid for (docid,) in connection.execute("SELECT docid FROM documents ORDER BY docid")]
+    kept = meta(connection, "docids")
+    if list(from_bytes(kept or b"")) != docids:
+        yield "the set of all documents differs from the documents that are there"
 
 
 def _lost_words(connection: sqlite3.Connection) -> Iterator[str]:
@@ -170,6 +181,52 @@ def _count_faults(connection: sqlite3.Connection) -> Iterator[str]:
             yield f"the term `{term}` is in {expected} documents, but FTS5 has it in {documents}"
     for term, expected in counted.items():
         yield f"the term `{term}` is in {expected} documents, but FTS5 does not have it"
+
+
+class _Sums:
+    """How many documents each of some sets has, and the sum of their docids: enough to tell sets apart, in little memory."""
+
+    def __init__(self) -> None:
+        self._sums: dict[Any, tuple[int, int]] = {}
+
+    def add(self, name: Any, docids: Sequence[int]) -> None:
+        count, total = self._sums.get(name, (0, 0))
+        self._sums[name] = count + len(docids), total + sum(docids)
+
+    def faults(self, noun: str, stored: _Sums) -> Iterator[str]:
+        """noun: what the sets are of; stored: the same of the sets that the file has."""
+        for name in self._sums.keys() | stored._sums.keys():
+            expected, found = self._sums.get(name, (0, 0)), stored._sums.get(name, (0, 0))
+            if expected != found:
+                yield f"the documents with the {noun} {name} are {found[0]}; they should be {expected[0]}, or others"
+
+
+def _posting_faults(connection: sqlite3.Connection) -> Iterator[str]:
+    """The sets of documents with a value, a first letter or a vector are those that the rows of the documents say."""
+    fields = dict(connection.execute("SELECT fid, name FROM fields"))
+    expected, stored = _Sums(), _Sums()
+    for docid, text in connection.execute("SELECT docid, field_values FROM document_values"):
+        for fid, entry in rows_of(text, stored_form).items():
+            for kind, key in posting_entries(entry):
+                expected.add((fields.get(fid, fid), kind, key), (docid,))
+    for fid, kind, key, docids in connection.execute("SELECT fid, kind, value, docids FROM value_postings"):
+        stored.add((fields.get(fid, fid), kind, key), from_bytes(docids).to_array())
+    yield from expected.faults("value", stored)
+    expected, stored = _Sums(), _Sums()
+    for docid, forward in connection.execute("SELECT docid, words FROM forward_index"):
+        for column, row in fts_encoding.forward_rows(forward).items():
+            for letter in filter(has_prefix_postings, first_letters(fts_encoding.positions(row))):
+                expected.add((column, letter), (docid,))
+    for letter, column, docids in connection.execute("SELECT letter, fts_column, docids FROM prefix_postings"):
+        stored.add((column, letter), from_bytes(docids).to_array())
+    yield from expected.faults("column and letter", stored)
+    expected, stored = _Sums(), _Sums()
+    for row, length in connection.execute("SELECT id, length(vectors) FROM document_vectors"):
+        if length:
+            expected.add(row >> DOCID_BITS, (docid_of(row),))
+    for embedder, docids in connection.execute("SELECT embedder, docids FROM vector_postings WHERE kind = ?", (EMBEDDED,)):
+        stored.add(embedder, from_bytes(docids).to_array())
+    yield from expected.faults("vectors of embedder", stored)
 
 
 def _set_faults(connection: sqlite3.Connection) -> Iterator[str]:

@@ -188,12 +188,12 @@ class Service:
         return _Failed(error, None if 400 < status < 500 else _growing)
 
     def _reply(self, body: bytes) -> str:
-        """What the service answered, as messages repeat it: without the key, should it contain that."""
+        """What the service answered, as messages repeat it: without key and headers, should it contain those."""
         try:
             text = body.decode()
         except UnicodeDecodeError:
             return ""
-        return f"\n  - server replied with `{shown_reply(text, self._endpoint.api_key or '')}`"
+        return f"\n  - server replied with `{shown_reply(text, self._endpoint.api_key or '', *self._endpoint.headers.values())}`"
 
 
 def _growing(attempt: int) -> float:

@@ -11,13 +11,13 @@ from svcd.base.errors import ApiError
 from svcd.schema.attributes import (
     FilterableRule,
     attribute_list,
-    is_beneath,
     is_everything,
     is_matched,
     is_related,
     matches,
     patterns_of,
     rule_of,
+    with_parents,
 )
 from svcd.schema.index_settings import IndexSettings
 
@@ -47,9 +47,8 @@ def selected_fields(settings: IndexSettings, known: Iterable[str], patterns: Seq
     known: all attributes that some document has had.
     """
     filterable, fields = settings.filterable, list(known)
-    chosen = [field for field in fields if any(matches(field, pattern) for pattern in patterns) and field in filterable]
-    return sorted(field for field in fields
-                  if any(is_beneath(field, parent) for parent in chosen) and field in filterable)
+    chosen = {field for field in fields if any(matches(field, pattern) for pattern in patterns) and field in filterable}
+    return sorted(field for field in fields if not chosen.isdisjoint(with_parents(field)) and field in filterable)
 
 
 def check_enabled(settings: IndexSettings) -> None:

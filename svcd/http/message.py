@@ -27,6 +27,8 @@ PORTION = 32768
 # Bytes of a body that is read whole: the first of each are free, more are taken from BodyMemory in such steps.
 FREE_BODY, MEMORY_STEP = 65536, 1 << 20
 RETRY_AFTER_S = 10
+# A body that unpacks to so many times its size is a bomb, once it has unpacked to so many bytes. Documents do to 5 to 30 times.
+MAX_RATIO, MIN_BOMB = 100, 2 << 20
 
 INCOMPLETE = "The provided payload is incomplete and cannot be parsed"
 _BLANKS = " \t"
@@ -176,10 +178,11 @@ class Body:
     def _unpacked(self) -> Iterator[bytes]:
         if (self._wire.length or 0) > self._limit:
             raise _too_large(self._limit)
-        pieces = _limited(self._wire, self._limit)
+        wire = _Counted(self._wire)
+        pieces = _limited(wire, self._limit)
         for name in reversed(content_codings(self._encoding)):
-            # The limit holds for each stage: the one in the middle may be the decompression bomb.
-            pieces = _limited(_whole(content_coding.unpack(name, pieces)), self._limit)
+            # The limits hold for each stage: the one in the middle may be the decompression bomb.
+            pieces = _no_bomb(_limited(_whole(content_coding.unpack(name, pieces)), self._limit), wire)
         return pieces
 
 
@@ -214,6 +217,30 @@ def _limited(pieces: Iterable[bytes], limit: int) -> Iterator[bytes]:
         total += len(piece)
         if total > limit:
             raise _too_large(limit)
+        yield piece
+
+
+class _Counted:
+    """Pieces; `size` tells how many bytes have come."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = pieces
+        self.size = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._pieces:
+            self.size += len(piece)
+            yield piece
+
+
+def _no_bomb(pieces: Iterable[bytes], wire: _Counted) -> Iterator[bytes]:
+    """The pieces; raises payload_too_large once they are MAX_RATIO times what has come over the wire."""
+    total = 0
+    for piece in pieces:
+        total += len(piece)
+        if total > MIN_BOMB and total > MAX_RATIO * wire.size:
+            raise ApiError("payload_too_large", f"The provided payload unpacks to more than {MAX_RATIO} times its size. Send it "
+                                                "without compression.")
         yield piece
 
 

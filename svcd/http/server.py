@@ -425,8 +425,8 @@ class Server(HTTPServer):
             return
         try:
             self._delivery_thread.register(pollable, events)
-        except RuntimeError:  # the system allows no more threads
-            self._close(pollable)
+        except RuntimeError:  # the system allows no more threads: the request threads deliver, one portion at a time
+            self._poller.register(pollable, events)
 
     # The thread of serve(), and the stop
 

@@ -31,6 +31,8 @@ BUSY_MS = 10_000
 WAIT_S, HOLDER_WAIT_S = 10.0, 0.5
 # Idle readers that close_spare() leaves alone: opening one takes a millisecond.
 SPARE_READERS = 8
+# On a disk that fails, or has become read-only, the shared index of the log cannot be created either.
+_NO_SHARED_INDEX = (sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMMAP, sqlite3.SQLITE_IOERR_SHMLOCK)
 _FULL_DISK_ATTEMPTS, _FULL_DISK_PAUSE_S = 100, 0.002
 
 
@@ -77,7 +79,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
     try:
         return _reader(path, "mode=ro", sqlite3.Connection)
     except sqlite3.OperationalError as error:
-        if not lacks_room(error):
+        if not lacks_room(error) and error.sqlite_errorcode not in _NO_SHARED_INDEX:
             raise
     for attempt in range(_FULL_DISK_ATTEMPTS):
         try:
@@ -85,7 +87,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
             return _reader(path, "mode=ro&readonly_shm=1", FullDiskReader)
         except sqlite3.OperationalError as error:
             # While another thread has the file open as above, SQLite shares its view with this one.
-            if not lacks_room(error) or attempt == _FULL_DISK_ATTEMPTS - 1:
+            if not lacks_room(error) and error.sqlite_errorcode not in _NO_SHARED_INDEX or attempt == _FULL_DISK_ATTEMPTS - 1:
                 raise
             time.sleep(_FULL_DISK_PAUSE_S)
     raise AssertionError("the last attempt returns or raises")

@@ -8,6 +8,7 @@ A reserve is kept once keep() was called; an instance that is only read makes no
 """
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
@@ -41,6 +42,13 @@ _CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 def lacks_room(error: BaseException) -> bool:
     """Did SQLite fail because the disk is full?"""
     return isinstance(error, sqlite3.OperationalError) and getattr(error, "sqlite_errorcode", 0) in _CODES
+
+
+def is_disk_failure(error: BaseException) -> bool:
+    """Did a read or write fail, or is the disk read-only since one has failed?"""
+    if isinstance(error, sqlite3.OperationalError) and not lacks_room(error):
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
+    return isinstance(error, OSError) and error.errno in (errno.EIO, errno.EROFS)
 
 
 def disk_full_error() -> ApiError:

@@ -4,7 +4,7 @@
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -19,6 +19,27 @@ RESERVED = ("_vectors", "_geo", "_geojson")
 def is_beneath(name: str, parent: str) -> bool:
     """True when an attribute is `parent` or a member of it at any depth."""
     return name == parent or (name.startswith(parent) and name[len(parent)] == ".")
+
+
+def with_parents(name: str) -> Iterator[str]:
+    """The attribute, and all those that it lies beneath: `a.b.c`, `a.b`, `a`."""
+    yield name
+    while (end := name.rfind(".")) >= 0:
+        name = name[:end]
+        yield name
+
+
+def _places(names: Iterable[tuple[int, str]]) -> dict[str, int]:
+    """Name -> its first place. A list is looked up in this way, because it may be as long as there are attributes."""
+    places: dict[str, int] = {}
+    for place, name in names:
+        places.setdefault(name, place)
+    return places
+
+
+def _first_place(places: Mapping[str, int], name: str) -> int | None:
+    """The place of the first of the names that an attribute has or lies beneath."""
+    return min((places[each] for each in with_parents(name) if each in places), default=None)
 
 
 def is_related(left: str, right: str) -> bool:
@@ -81,7 +102,7 @@ class Searchable:
         self.is_everything = is_everything(listed)
         self._entries = [] if self.is_everything else list(dict.fromkeys(listed or ()))
         self.weight: Callable[[str], int | None] = lru_cache(_KNOWN_NAMES)(
-            partial(_weight, None if self.is_everything else self._entries))
+            partial(_weight, None if self.is_everything else _places(enumerate(self._entries))))
 
     @property
     def heaviest(self) -> int:
@@ -96,13 +117,10 @@ class Searchable:
         return entry in self._entries
 
 
-def _weight(entries: Sequence[str] | None, field: str) -> int | None:
+def _weight(places: Mapping[str, int] | None, field: str) -> int | None:
     if is_reserved(field):
         return None
-    if entries is None:
-        return 0
-    places = (place for place, entry in enumerate(entries) if is_beneath(field, entry))
-    return next(places, None)
+    return 0 if places is None else _first_place(places, field)
 
 
 # Filterable attributes (docs/filters-and-facets.md): of the rules in `filterableAttributes` the first that matches decides.
@@ -138,7 +156,9 @@ class Filterable:
 
     def __init__(self, listed: Sequence[str | Mapping[str, Any]]) -> None:
         self.listed = listed
-        self.rule: Callable[[str], FilterableRule | None] = lru_cache(_KNOWN_NAMES)(partial(_first_rule, listed))
+        plain = _places((number, entry) for number, entry in enumerate(listed) if isinstance(entry, str))
+        others = [(number, entry) for number, entry in enumerate(listed) if not isinstance(entry, str)]
+        self.rule: Callable[[str], FilterableRule | None] = lru_cache(_KNOWN_NAMES)(partial(_first_rule, plain, others))
 
     def __contains__(self, name: str) -> bool:
         rule = self.rule(name)
@@ -154,8 +174,14 @@ class Filterable:
                        for pattern in patterns_of(entry)})
 
 
-def _first_rule(listed: Sequence[str | Mapping[str, Any]], name: str) -> FilterableRule | None:
-    return next((rule_of(number, entry) for number, entry in enumerate(listed) if is_matched(name, entry)), None)
+def _first_rule(plain: Mapping[str, int], others: Sequence[tuple[int, Mapping[str, Any]]], name: str) -> FilterableRule | None:
+    place = _first_place(plain, name)
+    for number, entry in others:
+        if place is not None and number > place:
+            break
+        if is_matched(name, entry):
+            return rule_of(number, entry)
+    return None if place is None else FilterableRule(place)
 
 
 def is_matched(name: str, entry: str | Mapping[str, Any]) -> bool:

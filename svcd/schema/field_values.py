@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
-from svcd.schema.attributes import is_beneath
+from svcd.schema.attributes import with_parents
 from svcd.schema.index_settings import IndexSettings
 from svcd.schema.settings import custom_rule
 
@@ -95,7 +95,7 @@ def kept_fields(settings: IndexSettings) -> Callable[[str], bool]:
 
     It does for filterable, facet-searchable, sortable and distinct attributes, and for those of ranking rules.
     """
-    filterable, sortable = settings.filterable, settings.sortable_attributes
+    filterable, sortable = settings.filterable, set(settings.sortable_attributes)
     exact: set[str | None] = {custom[0] for rule in settings.ranking_rules if (custom := custom_rule(rule))}
     exact.add(settings.distinct_attribute)
     # No pattern applies to coordinates: `_geo` must be named.
@@ -107,7 +107,7 @@ def kept_fields(settings: IndexSettings) -> Callable[[str], bool]:
         if name not in known:
             rule = filterable.rule(name)
             is_ruled = rule is not None and rule.needs_values
-            known[name] = name in exact or is_ruled or any(is_beneath(name, entry) for entry in sortable)
+            known[name] = name in exact or is_ruled or not sortable.isdisjoint(with_parents(name))
         return known[name]
 
     return is_kept

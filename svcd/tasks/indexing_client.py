@@ -23,7 +23,11 @@ class IndexingProcessDied(RuntimeError):
 
 
 class IndexingProcessCrashed(RuntimeError):
-    """The process answered with a traceback: a bug in indexing."""
+    """The process answered with a traceback: a bug in indexing, or a disk that failed. code: of the error of the tasks."""
+
+    def __init__(self, traceback: str, code: str = "internal") -> None:
+        super().__init__(traceback)
+        self.code = code
 
 
 class IndexingProcess:
@@ -54,7 +58,7 @@ class IndexingProcess:
         except (BrokenPipeError, json.JSONDecodeError) as error:
             raise IndexingProcessDied(self._ended()) from error
         if "crash" in answer:
-            raise IndexingProcessCrashed(answer["crash"])
+            raise IndexingProcessCrashed(answer["crash"], answer["code"])
         return answer
 
     @property

@@ -15,7 +15,7 @@
     <- {"error", "exported"}
     -> {"do": "commitNothing", "path"}                        after a kill, see svcd.tasks.indexing.commit_nothing
     <- {}
-    <- {"crash": traceback}                                   instead of an answer, after a bug
+    <- {"crash": traceback, "code"}                           instead of an answer, after a bug, or when the disk failed
 
 Only this process writes the file of an index while it works on it. It ends with the daemon: at the end of its input, or by a
 parent-death signal when the daemon is killed. See docs/tasks-and-batches.md#indexing-process.
@@ -34,6 +34,7 @@ from typing import Any
 
 from svcd.base import machine
 from svcd.base.process import end_with_parent
+from svcd.index.disk_space import is_disk_failure
 from svcd.tasks import indexing
 from svcd.tasks.indexing_client import Step
 
@@ -84,8 +85,8 @@ def _answer(request: dict[str, Any], is_interrupted: bool) -> dict[str, Any]:
         return indexing.handle_request(request, _ProgressReports(), lambda: is_interrupted or _is_interrupted())
     except BrokenPipeError:
         raise
-    except Exception:  # a bug fails the batch, not the process
-        return {"crash": traceback.format_exc()}
+    except Exception as error:  # a bug fails the batch, not the process
+        return {"crash": traceback.format_exc(), "code": "io_error" if is_disk_failure(error) else "internal"}
 
 
 class _ProgressReports:

@@ -627,7 +627,7 @@ class Runner:
         except IndexingProcessCrashed as crash:
             self._on_bug(str(crash))
             self._check_crashes(job, crash)
-            error = error_object("internal", crash_message(crash))
+            error = error_object(crash.code, crash_message(crash))
             self._finish(job, row, [failed_task(task, error) for task in job.running.tasks.values()], None)
             self._discard_new_file(job, target)
             return

@@ -92,6 +92,7 @@ def new_data_folder(folder: Path) -> Iterator[Path]:
     descriptor = _locked_work_folder(work)
     try:
         yield work / "data"
+        _empty(work, kept="data")  # first: no later start looks here for what a killed import has left
         (work / "data").replace(folder)
         sync_folder(target.parent)
         made.clear()
@@ -112,12 +113,18 @@ def _locked_work_folder(work: Path) -> int:
         os.close(descriptor)
         raise ArchiveRefused(f"another svcd is importing into {work.parent}") from None
     try:
-        for left in work.iterdir():  # left by a killed import
-            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+        _empty(work)  # of what a killed import has left
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _empty(folder: Path, kept: str = "") -> None:
+    """Delete all that is in a folder, but for one name."""
+    for left in folder.iterdir():
+        if left.name != kept:
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
 
 
 def _remove_empty(folder: Path) -> None:

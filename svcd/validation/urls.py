@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Mapping
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _SPECIAL = frozenset({"http", "https", "ws", "wss", "ftp"})
@@ -108,12 +109,15 @@ def is_header_value(text: str) -> bool:
 _MOST_SHOWN = 10_000
 # A secret is masked where a service repeats it. Shorter words are none, and may be part of a sentence.
 _LEAST_SECRET = 16
+_SECRET_HEADER = re.compile("authorization|cookie|key|token|secret|password|credential|signature", re.IGNORECASE)
+_BEARER = "Bearer "
 
 
-def shown_reply(text: str, secret: str) -> str:
-    """What a service answered, as messages repeat it: without the secret, should it contain that, and not too long."""
-    if len(secret) >= _LEAST_SECRET:
-        text = text.replace(secret, redacted_secret(secret))
+def shown_reply(text: str, *secrets: str) -> str:
+    """What a service answered, as messages repeat it: without the secrets, should it contain some, and not too long."""
+    for secret in sorted(secrets, key=len, reverse=True):  # one may contain another
+        if len(secret) >= _LEAST_SECRET:
+            text = text.replace(secret, redacted_secret(secret))
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
@@ -129,6 +133,16 @@ def redacted_secret(secret: str) -> str:
 def _first_bytes(text: str, count: int) -> str:
     """The characters that fit into the first `count` bytes of UTF-8."""
     return text.encode("utf-8", "surrogatepass")[:count].decode("utf-8", "ignore")
+
+
+def redacted_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Headers as responses show them: those whose name tells of a secret are masked, but for `Bearer `."""
+    return {name: _redacted_value(value) if _SECRET_HEADER.search(name) else value for name, value in headers.items()}
+
+
+def _redacted_value(value: str) -> str:
+    scheme = _BEARER if value.startswith(_BEARER) else ""
+    return scheme + redacted_secret(value.removeprefix(scheme))
 
 
 def redacted_url(url: str) -> str:

@@ -6,16 +6,19 @@
 4. The same search of the same state of an index is run once; another one, another rule or another state is run again.
 5. Nothing is cached of a search that ran out of time, nor of one that reads other indexes.
 6. An answer that would evict many others is not cached.
-7. Searches queue up when they are in each other's way for a while; those of one user who types do not.
+7. Of the searches that wait, the newest runs first, and it alone looks whether it may.
+8. Searches queue up when they are in each other's way for a while; those of one user who types do not.
 """
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from svcd.api import admission
 from svcd.api import search as search_module
 from svcd.api.admission import CONGESTED_S, Congestion, SearchCache, SearchQueue
 from svcd.base.errors import ApiError
@@ -154,6 +157,31 @@ def test_a_long_search_gives_way_to_others() -> None:
     assert searches.running == 2
     other.leave()
     long.leave()
+
+
+def test_the_newest_alone_looks_whether_it_may_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: dict[object, int] = {}
+
+    class CountingEvent(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            looks[self] = looks.get(self, 0) + 1
+            return super().wait(timeout)
+
+    searches = SearchQueue(1, capacity=5, head_start_s=0.001)
+    running = Visitor(searches)
+    assert running.inside.wait(5)
+    waiting: list[Visitor] = []
+    monkeypatch.setattr(admission, "threading", SimpleNamespace(Event=CountingEvent))
+    for number in range(3):
+        waiting.append(Visitor(searches))
+        until(lambda: searches.waiting == number + 1)
+    newest = searches._waiting[-1].wakeup
+    until(lambda: looks.get(newest, 0) > 50)
+    assert sum(looks.values()) - looks[newest] < 20
+    running.leave()
+    for visitor in reversed(waiting):
+        assert visitor.inside.wait(5)
+        visitor.leave()
 
 
 def test_without_a_queue_a_head_start_turns_no_search_away() -> None:

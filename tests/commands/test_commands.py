@@ -88,6 +88,8 @@ def test_verify_finds_nothing_in_a_sound_folder_and_damage_in_each_kind_of_file(
     for change, words in (
         ("UPDATE documents SET json = '{' WHERE docid = 1", "document 1 is not JSON"),
         ("UPDATE forward_index SET words = (SELECT words FROM forward_index WHERE docid = 3) WHERE docid = 2", "the term"),
+        ("DELETE FROM prefix_postings WHERE letter = 'f'", "column and letter"),
+        ("UPDATE meta SET value = x'' WHERE key = 'docids'", "the set of all documents differs"),
         ("DELETE FROM forward_index WHERE docid = 4", "document 4 of documents is not in forward_index"),
     ):
         sound = index.read_bytes()

@@ -41,8 +41,8 @@ from tests.support.shared_material import SHARED
 
 pytestmark = pytest.mark.slow
 
-KILLS = 8, 500  # short and long
-DOCUMENTS = 4500  # of the large index in the short form: enough for materialized postings
+KILLS = 5, 500  # short and long
+DOCUMENTS = 4200  # of the large index in the short form: enough for materialized postings
 FILMS = SHARED / "data" / "movies.ndjson.gz"
 LONGEST_CYCLE_S = 0.6
 ONCE_MORE = 0.35  # how often the restart is killed, too

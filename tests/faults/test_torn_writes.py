@@ -6,6 +6,8 @@
 3. Queue and indexes may be of different moments. The queue goes on: every task that it knows ends, new ones are done.
 4. As long as no index is older than the queue, which no honest disk leaves, nothing is lost: the documents are those of all tasks
    that either of them knows.
+5. A file of an index that was copied while a checkpoint changed it may be damaged, and nothing else: `svcd verify --full` tells, its
+   tasks end, and those of other indexes are done.
 
 Taken apart is a history of two indexes, the second of which comes into being in it. The files are cut in copies of its folder, and
 opened as a daemon opens them; the runner is stepped by hand.
@@ -25,15 +27,18 @@ from typing import Any
 import pytest
 
 from svcd.base.errors import ApiError
+from svcd.commands.verify import found_faults
 from svcd.index.connections import PAGE_SIZE, open_reader
 from svcd.index.writer import IndexWriter
 from svcd.instance.instance import read_outcomes
 from svcd.instance.task_records import TaskFilter
-from tests.tasks.conftest import TaskHarness
+from svcd.tasks.indexing_client import IndexingProcessCrashed
+from tests.tasks.conftest import LocalWriter, TaskHarness
 
 pytestmark = pytest.mark.slow
 
-STATES = 60, 2000
+STATES = 40, 2000
+COPIES = 6, 300
 _HEADER, _FRAME = 32, 24 + PAGE_SIZE
 _QUEUE = "instance.sqlite"
 _MOST_STEPS = 50
@@ -346,3 +351,55 @@ def test_torn_files_are_committed_states_and_queues_go_on(tmp_path: Path, monkey
         check(history, state, tmp_path / f"state-{number}", checked)
     figure("files torn apart: states that were not committed, queues that stopped", 0,
            f"of {checked.states} ({checked.behind} with an index older than the queue)", limit="none")
+
+
+class CrashingWriter(LocalWriter):
+    """Tells of an exception as the indexing process does."""
+
+    def run(self, request: dict[str, Any], progress: Callable[[str, int, int], None]) -> dict[str, Any]:
+        try:
+            return super().run(request, progress)
+        except Exception as error:
+            raise IndexingProcessCrashed(repr(error)) from error
+
+
+def copied(log: Log, chosen: random.Random) -> Fault:
+    """A copy that began before a checkpoint and ended after it: a part of the old file, a part of the new one, and no log."""
+    pages = len(log.after) // PAGE_SIZE
+    changed = [n for n in range(1, pages) if log.before[n * PAGE_SIZE:][:PAGE_SIZE] != log.after[n * PAGE_SIZE:][:PAGE_SIZE]]
+    border = chosen.choice(changed) * PAGE_SIZE
+    parts = (log.before[:border], log.after[border:]) if chosen.random() < 0.5 else (log.after[:border], log.before[border:])
+    return Fault(b"".join(parts), b"", 0)
+
+
+def test_a_file_that_was_copied_while_it_changed_stops_no_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int,
+                                                                amount: Callable[[int, int], int], figure: Callable[..., None]) -> None:
+    history, chosen = record(tmp_path / "data", monkeypatch), random.Random(seed)
+    count, damaged, told = amount(*COPIES), 0, 0
+    for number in range(count):
+        folder = tmp_path / f"state-{number}"
+        shutil.copytree(history.folder, folder)
+        for name, log in history.logs.items():
+            is_copied = name == history.names["movies"]
+            _put(folder / name, copied(log, chosen) if is_copied else whole(log, chosen))
+        movies = history.logs[history.names["movies"]]
+        if _is_damaged(folder / history.names["movies"], movies.states):
+            damaged += 1
+            told += any(found_faults(folder, is_full=True).values())
+        harness = TaskHarness(folder, CrashingWriter)
+        try:
+            harness.add([{"id": 100}], "movies")
+            _check_writes(harness, "books")
+        finally:
+            harness.instance.close()
+        shutil.rmtree(folder)
+    figure("an index file copied while a checkpoint wrote it: queues that stopped", 0, f"of {count}", limit="none")
+    figure("an index file copied while a checkpoint wrote it: damaged copies that svcd verify --full finds", f"{told} of {damaged}")
+    assert told
+
+
+def _is_damaged(path: Path, states: Sequence[str]) -> bool:
+    try:
+        return digest(path) not in states
+    except (AssertionError, sqlite3.DatabaseError):
+        return True

@@ -103,9 +103,9 @@ def _count(last: int | None) -> Callable[[], int]:
 
 
 def chosen(count: int, most: int, first: int) -> Sequence[int]:
-    """Up to `most` of the points from 1 to `count`, evenly."""
+    """About `most` of the points from 1 to `count`, evenly, and the last ones, where the new folder has its name."""
     step = max(1, count // most)
-    return range(1 + first % step, count + 1, step)
+    return sorted({*range(1 + first % step, count + 1, step), count - 1, count})
 
 
 # Imports
@@ -160,16 +160,18 @@ def test_a_killed_import_made_all_or_nothing(make: Callable[[TaskHarness], Path]
     assert expected["films"] == [1, 2, 3, 4]
     ends = {"old": 0, "new": 0}
     for number, point in enumerate(chosen(count, amount(SHORT, ALL), seed)):
-        if folder.exists():
-            shutil.rmtree(folder)
+        shutil.rmtree(folder.parent)  # with what the import before has left
         points(lambda: read(path, folder), point)
         is_new = folder.exists()
         ends["new" if is_new else "old"] += 1
-        if not is_new and not number % AGAIN:
+        if is_new:
+            assert not any(folder.with_name(".data.import").glob("*"))
+        elif not number % AGAIN:
             read(path, folder)
             assert [entry.name for entry in folder.parent.iterdir()] == ["data"]
         if folder.exists():
             assert _shown(folder) == expected
+        folder.parent.mkdir(exist_ok=True)
     figure(f"import of a {make.__name__.strip('_')} killed at a statement or change of a file: neither old nor new", 0,
            f"of {sum(ends.values())} points ({ends['new']} new)", limit="none")
 

@@ -134,6 +134,22 @@ def test_a_bomb_is_stopped_at_the_limit(encoding: str, bomb: bytes) -> None:
     refused_size(Body(Pieces(bomb), encoding, 1 << 20))
 
 
+def test_a_bomb_is_stopped_long_before_the_limit() -> None:
+    for encoding, bomb in (("gzip", gzip.compress(BOMB)), ("br", brotli.compress(BOMB, quality=1))):
+        pieces = (Body(Pieces(bomb), encoding, 100 << 20)).chunks()
+        unpacked = 0
+        with pytest.raises(ApiError, match="unpacks to more than 100 times its size") as refusal:
+            for piece in pieces:
+                unpacked += len(piece)
+        assert refusal.value.code == "payload_too_large" and unpacked < 10_000_000
+
+
+def test_what_is_packed_well_is_no_bomb() -> None:
+    documents = b"\n".join(b'{"id":%d,"title":"the same film again and again"}' % number for number in range(200_000))
+    for encoding, packed in (("gzip", gzip.compress(documents)), ("br", brotli.compress(documents, quality=5))):
+        assert len(Body(Pieces(packed), encoding, 100 << 20).read()) == len(documents) > 10_000_000
+
+
 # Values of headers
 
 LATIN_1 = "".join(map(chr, range(256)))

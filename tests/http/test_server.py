@@ -161,6 +161,18 @@ def test_a_system_without_threads_to_give_is_served_by_those_there_are(
     assert [served.send(GET % b"").answer()[0] for _ in range(5)] == [200] * 5
 
 
+def test_a_request_that_waits_for_a_thread_is_not_late(serve: Serve) -> None:
+    gate = Gate()
+    served = serve(gate, threads=1, limits=replace(QUICK, head_s=0.05))
+    first = served.send(GET % b"")
+    gate.wait_for(1)
+    second, silent = served.connect(), served.connect()
+    threading.Timer(0.5, gate.open.set).start()
+    second.send(GET % b"")
+    assert first.answer()[0] == second.answer()[0] == 200
+    assert silent.is_closed()
+
+
 # The end.
 
 

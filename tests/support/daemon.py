@@ -24,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 20.0
 DRAIN_S = 120.0
-ORPHAN_S = 5.0
+ORPHAN_S = 30.0  # a process that has just started may not notice at once on a busy machine
 _BANNER = re.compile(r"address\s+https?://127\.0\.0\.1:(\d+)")
 _ERROR = re.compile(r"^\S+ ERROR .*(?:\n  .*)*", re.MULTILINE)
 _TRACEBACK = re.compile(r"^Traceback .*\n(?:[ \t].*\n)+(.*)", re.MULTILINE)

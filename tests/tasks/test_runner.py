@@ -6,20 +6,25 @@
 4. Cancelations come first, touch only what they name, and leave a canceled task without effect.
 5. Swaps exchange names, documents and history at once, or not at all.
 6. Documents get the smallest free docids in order; a deleted one keeps its own until the batch ends.
+7. Of idle indexing processes all but one end after a while.
 """
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import sqlite3
+import threading
 
 import pytest
 
 from svcd.index.writer import IndexWriter
+from svcd.instance.instance import Instance
 from svcd.instance.task_records import Task, TaskFilter
 from svcd.tasks.batching import Limits
 from svcd.tasks.indexing_client import IndexingProcessDied
-from tests.tasks.conftest import TaskHarness
+from svcd.tasks.runner import Runner
+from tests.tasks.conftest import LocalWriter, TaskHarness
 
 
 def test_documents_are_added_replaced_and_updated(harness: TaskHarness) -> None:
@@ -526,3 +531,32 @@ def test_a_running_task_is_seen_as_processing(harness: TaskHarness) -> None:
     assert [each.status for each in seen] == ["processing", "processing"]
     assert seen[0].batch_uid == 0 and seen[0].started_at
     assert not harness.queue.matching(TaskFilter(statuses=["processing"]))
+
+
+class StartedWriter(LocalWriter):
+    """One with a process, until it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_started = True
+        self.closed = threading.Event()
+
+    def close(self) -> None:
+        self.is_started = False
+        self.closed.set()
+
+
+def test_spare_indexing_processes_end(tmp_path: Path) -> None:
+    instance = Instance(tmp_path / "data")
+    writers = [StartedWriter() for _ in range(3)]
+    unused = iter([*writers, StartedWriter()])  # the last is that of exports
+    runner = Runner(instance, workers=3, make_writer=lambda _: next(unused), spare_s=0.01)
+    runner.start()
+    for _ in range(1000):
+        if sum(writer.closed.is_set() for writer in writers) == 2:
+            break
+        threading.Event().wait(0.01)
+    (kept,) = (writer for writer in writers if not writer.closed.is_set())
+    assert not kept.closed.wait(0.05)
+    runner.stop()
+    instance.close()

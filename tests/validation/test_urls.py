@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from svcd.validation.urls import (
     is_header_name,
     is_header_value,
+    redacted_headers,
     redacted_secret,
     redacted_url,
+    shown_reply,
 )
 
 
@@ -77,3 +79,14 @@ def test_credentials_of_urls_are_hidden(url: str, shown: str) -> None:
 @pytest.mark.parametrize("url", ["https://hook.test/a@b", "https://hook.test?to=a@b", "hook@test", "", "https://"])
 def test_urls_without_credentials_are_shown_as_they_are(url: str) -> None:
     assert redacted_url(url) == url
+
+
+def test_headers_that_tell_of_a_secret_are_masked() -> None:
+    given = {"AUTHORIZATION": "Bearer abc", "X-Api-Key": "k" * 12, "cookie": "a=b", "Accept": "text/plain", "X-Tenant": "films"}
+    assert redacted_headers(given) == {
+        "AUTHORIZATION": "Bearer XXX...", "X-Api-Key": "kkXXXX...", "cookie": "XXX...", "Accept": "text/plain", "X-Tenant": "films"}
+
+
+def test_what_a_service_repeats_is_masked() -> None:
+    key, longer = "0123456789abcdef", "0123456789abcdef-and-more"
+    assert shown_reply(f"{key} {longer} ok", key, longer, "ok") == "01XXXX... 012XXXXX... ok"

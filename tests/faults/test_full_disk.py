@@ -4,6 +4,7 @@
 2. What takes room is refused in words, at once.
 3. Documents, indexes and tasks are deleted, tasks are canceled.
 4. When there is room again, all is as ever, with a reserve as before.
+5. So it is wherever in a write the room ends: with each number of pages that are left when it begins.
 
 Where no file system can be mounted these are skipped; tests/index/test_disk_space.py holds the same of the parts.
 """
@@ -12,7 +13,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,6 +59,10 @@ class Filled:
                         pass
                 except OSError:
                     pass
+
+    def leave(self, room: int) -> None:
+        """Give back so many bytes of what was taken."""
+        os.truncate(self._path, max(0, self._path.stat().st_size - room))
 
     def empty(self) -> None:
         self._path.unlink()
@@ -160,3 +167,38 @@ def test_a_deletion_after_additions_is_done(daemon: Daemon, disk: Path) -> None:
     assert daemon.done(added)["status"] in ("succeeded", "failed")
     assert daemon.call("GET", "/indexes/movies/documents/500").status == 404
     filler.empty()
+
+
+PAGE = 4096
+MOST_LEFT = 250 * PAGE  # more than a few documents take, with all logs
+
+
+def test_each_write_may_be_the_first_without_room(daemon: Daemon, disk: Path, amount: Callable[[int, int], int],
+                                                  figure: Callable[..., None]) -> None:
+    filler, states, wrong = Filled(disk), amount(4, 125), []
+    outcomes: Counter[str] = Counter()
+    for number in range(states):
+        filler.fill()
+        filler.leave(MOST_LEFT * number // states)
+        documents = [{"id": 6000 + number, "title": f"state {number} " + "word " * 40} for _ in range(20)]
+        replies = [daemon.post("/indexes/movies/documents", documents),
+                   daemon.call("PATCH", "/indexes/books/settings", json.dumps({"stopWords": [f"w{number}"]})),
+                   daemon.post("/indexes", {"uid": f"state{number}"})]
+        assert daemon.post("/indexes/movies/search", {"q": "film number 77"}).status == 200
+        freeing = daemon.call("DELETE", f"/indexes/movies/documents/{100 + number}")
+        assert status(daemon.done(freeing)) == ("succeeded", None), (number, daemon.bugs())
+        for reply in replies:
+            ended = reply.code or (daemon.done(reply)["error"] or {"code": "done"})["code"]
+            outcomes[ended] += 1
+            if ended not in ("done", "no_space_left_on_device"):
+                wrong.append((number, ended))
+        filler.empty()
+        again = daemon.done(daemon.post("/indexes/movies/documents", [{"id": 6000 + number, "title": f"again {number}"}]))
+        assert status(again) == ("succeeded", None), number
+    figure(f"writes on a disk that is full after 0 to {MOST_LEFT // PAGE} pages, in {states} states", str(dict(outcomes)),
+           limit="done, or no_space_left_on_device")
+    assert not wrong
+    assert daemon.stop() == 0
+    verified = subprocess.run([sys.executable, "-m", "svcd", "verify", "--full", "--folder", str(daemon.data)], check=False,
+                              capture_output=True, text=True)
+    assert verified.returncode == 0, verified.stdout + verified.stderr

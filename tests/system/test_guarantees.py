@@ -1,13 +1,15 @@
-"""What must hold of the table that `make soak` prints:
+"""What must hold of the table that `make soak` prints, and of the page that tells what it showed:
 
 1. Each figure that a test of tests/faults notes is a row; it has held when its test passed.
 2. A test that failed or was skipped before it had measured anything is a row, too.
 3. Short and long amounts go by SVCD_SOAK, the seed by SVCD_FAULTS_SEED.
+4. docs/guarantees.md has a row for each module of tests/faults, and for no other.
 """
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +57,8 @@ def test_each_test_has_its_rows(tmp_path: Path) -> None:
 | so long            | under 1 s   | 1.5 s     | NO      |
 | test_breaks_before |             | nothing   | NO      |
 | test_needs_more    |             | skipped   | skipped |"""
+
+
+def test_the_page_of_guarantees_names_each_test_module() -> None:
+    named = set(re.findall(r"\| `(test_\w+\.py)` \|$", (ROOT / "docs" / "guarantees.md").read_text(), re.MULTILINE))
+    assert named == {path.name for path in (ROOT / "tests" / "faults").glob("test_*.py")}
