@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,8 +20,6 @@ from svcd.instance.instance import Instance
 
 _PIECE_BYTES = 1 << 18
 TIMEOUT_S = 5.0
-# How long a start waits for the log.
-START_S = 30.0
 _RETRY = (("Retry-After", str(RETRY_AFTER_S)),)
 
 
@@ -145,15 +142,8 @@ class ClusterService:
 def joined(address: str, folder: Path, name: str, url: str, master_key: str, unpack: joining.Unpack) -> ClusterService:
     """Join the cluster whose log is at an address, with a data folder that is not open. Raises CannotJoin, Unavailable."""
     log = open_log(address, TIMEOUT_S)
-    until = time.monotonic() + START_S
     try:
-        while True:
-            try:
-                return ClusterService(log, joining.join(log, folder, name, master_key, unpack), name, url)
-            except Unavailable as failure:  # its servers start at the same time, after a power cut
-                if time.monotonic() > until:
-                    raise
-                logs.info("waiting for the log of the cluster", reason=str(failure))
+        return ClusterService(log, joining.join(log, folder, name, master_key, unpack), name, url)
     except BaseException:
         log.close()
         raise

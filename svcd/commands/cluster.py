@@ -182,8 +182,8 @@ def drain(context: click.Context, undo: bool, within: int, url: str | None, key:
             summary = _awaited(node, within, lambda found: found["leader"] not in (None, name))
     name, leader = summary["node"], summary["leader"]
     if not undo and leader in (None, name):
-        raise CommandFailed(f"no other node leads after {within} s: is one up and fit (svcd cluster status)? Node {name} stays as "
-                            "it is until `svcd cluster drain --undo`; if it is stopped now, writes wait until another is up")
+        raise CommandFailed(f"no other node leads after {within} s: is one up and fit (svcd cluster status)? {name} leads no "
+                            "more until `svcd cluster drain --undo`; if it is stopped now, writes wait until another is up")
     if is_json:
         output.print_json({"node": name, "leader": leader, "isDraining": not undo})
     elif undo:
@@ -230,6 +230,7 @@ def join(context: click.Context, is_json: bool) -> int:
     before = _applied(config.db_path)
     with _locked(config.db_path), closing(open_log(config.cluster, TIMEOUT_S)) as log:
         try:
+            log.last()  # a folder that has joined already would be taken as it is without the log
             position = joining.join(log, config.db_path, config.node_name, config.master_key,
                                     lambda path, folder: import_snapshot(path, folder, keeps_cluster=True))
         except joining.CannotJoin as refused:
