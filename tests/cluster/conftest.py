@@ -17,7 +17,7 @@ from svcd.instance.instance import Instance
 from svcd.instance.task_records import Task
 from svcd.tasks.runner import Runner
 from tests.support.memory_log import MemoryServers
-from tests.tasks.conftest import LocalWriter
+from tests.tasks.conftest import LocalWriter, harness  # noqa: F401 (fixture)
 
 KEY = "a-master-key-of-some-length"
 PATIENCE_S = 20.0
