@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from svcd.cluster import joining
+from svcd.cluster import joining, members
+from svcd.cluster import node as node_module
 from svcd.cluster.members import Members
 from svcd.cluster.node import Node
 from svcd.instance.instance import Instance
@@ -108,8 +109,11 @@ MakeNode = Callable[..., LocalNode]
 
 
 @pytest.fixture
-def make_node(servers: MemoryServers, tmp_path: Path) -> Iterator[MakeNode]:
+def make_node(servers: MemoryServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeNode]:
     """make_node(name, path=..., unpack=...): a node on the log; ended with the test."""
+    monkeypatch.setattr(node_module, "WAIT_S", 0.05)  # a node ends when its read does
+    monkeypatch.setattr(members, "_OWN_LEASE_S", 60.0)  # nobody renews it beside the test
+    monkeypatch.setattr(members, "LEASE_S", 61.0)
     made: list[LocalNode] = []
 
     def make(name: str, path: Path | None = None, **options: Any) -> LocalNode:
