@@ -302,7 +302,8 @@ def _man_command(parent: str, command: click.Command) -> list[str]:
     """The section of a command of a command. parent: what stands before its name."""
     usage = " ".join(command.collect_usage_pieces(click.Context(command)))
     name = roff_text(f"{parent} {command.name}")
-    return [f".SS {name}", f".B {name}\n{roff_text(usage)}", ".PP", roff_text(command.help or ""), *_man_flags(command)]
+    return [f".SS {name}", f".B {name}\n{roff_text(usage)}", ".PP",
+            roff_text(command.help or ""), *_man_flags(command)]
 
 
 def _man_flags(command: click.Command) -> list[str]:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from svcd import INTERFACE_VERSION, __version__
 from svcd.base import logs, machine
 from svcd.cli import first_start, serving, systemd
-from svcd.cli.config import DEFAULT, Config, ConfigError
+from svcd.cli.config import DEFAULT, Config
 from svcd.cli.search_processes import SearchProcesses
 from svcd.cli.serving import StartupGate
 from svcd.cli.supervision import ReloadRequest, Supervision
@@ -79,6 +79,10 @@ class StopSignals:
         self._is_stopping = True
         if self._stop:
             self._stop()
+
+
+class MustStartAgain(RuntimeError):
+    """The daemon ends so that a service manager starts it again."""
 
 
 class BackgroundStart:
@@ -142,7 +146,7 @@ class BackgroundStart:
 
     def _lose(self, reason: str) -> None:
         """The log no longer has what this node needs: the next start gets a copy of another node's data."""
-        self._failure = ConfigError(f"this node must be started again, to get a copy of another node's data: {reason}")
+        self._failure = MustStartAgain(f"this node must be started again, to get a copy of another node's data: {reason}")
         self._server.stop(serving.GRACE_S)
 
     def _run(self) -> None:

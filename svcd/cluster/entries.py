@@ -22,7 +22,7 @@ MOST_INLINE_BYTES = 64 << 10
 MOST_SMALL_BYTES = 32 << 10  # of a payload that is in the entry itself
 _READ_BYTES = MOST_PIECE_BYTES - 1  # a piece begins with a mark
 _PACKED, _PLAIN = b"z", b"="
-_SUFFIX = ".entry"
+_SUFFIX = "-entry"
 
 
 class Damaged(Exception):
@@ -39,7 +39,11 @@ def encode(log: Log, identity: str, entry: Entry) -> bytes:
     for place, piece in enumerate(pieces):
         log.put_piece(identity + _SUFFIX, place, piece)
     digest = hashlib.sha256(packed).hexdigest()
-    return json.dumps({"stored": identity + _SUFFIX, "pieces": len(pieces), "sha256": digest}).encode()
+    stored = {"stored": identity + _SUFFIX, "pieces": len(pieces), "sha256": digest}
+    payload = entry.get("payload") or {}
+    if "pieces" in payload:  # named here as well, to be dropped with the entry
+        stored["payload"] = {name: payload[name] for name in ("name", "pieces")}
+    return json.dumps(stored).encode()
 
 
 def decode(log: Log, body: bytes) -> Entry:

@@ -72,7 +72,8 @@ def _joined(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack, 
     if position is not None and position.applied > _last(log, position.applied):
         raise CannotJoin(f"the data folder {folder} has entries that the log has lost: begin a new log, with another name in its "
                          "address, and this node first")
-    if position is None and _has_content(folder) and cluster["seed"] != name:
+    # The data of the first node is older than all entries: where there are some, this is another folder of the same name.
+    if position is None and _has_content(folder) and (cluster["seed"] != name or log.last()):
         raise CannotJoin(f"the data folder {folder} has data of its own, which the cluster does not have: name an empty one with "
                          "--db-path, or begin a new cluster with this node")
     if position is None and _has_content(folder):

@@ -339,4 +339,5 @@ class Node:
 
 def _unavailable(failure: Unavailable) -> ApiError:
     return ApiError("cluster_unavailable", f"The write could not be stored by a majority of the cluster: {failure}. "
-                                           "Nothing is known to be lost; try again in a moment.")
+                                           "Nothing is known to be lost; try again in a moment.",
+                    (("Retry-After", str(RETRY_AFTER_S)),))

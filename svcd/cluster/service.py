@@ -14,12 +14,13 @@ from svcd.cluster import copying, joining
 from svcd.cluster.content_hash import PAUSE_S, ContentHashes
 from svcd.cluster.log import Log, Unavailable, open_log
 from svcd.cluster.members import Member, Members
-from svcd.cluster.node import Node
+from svcd.cluster.node import RETRY_AFTER_S, Node
 from svcd.instance.applied_log import Position
 from svcd.instance.instance import Instance
 
 _PIECE_BYTES = 1 << 18
 TIMEOUT_S = 5.0
+_RETRY = (("Retry-After", str(RETRY_AFTER_S)),)
 
 
 class ClusterService:
@@ -110,7 +111,7 @@ class ClusterService:
             try:
                 file = stack.enter_context(copying.copy_of(self._instance))
             except copying.Busy as busy:
-                raise ApiError("cluster_unavailable", str(busy)) from None
+                raise ApiError("cluster_unavailable", str(busy), _RETRY) from None
             opened = stack.pop_all()
 
         def pieces() -> Generator[bytes]:
@@ -135,7 +136,7 @@ class ClusterService:
             if not self._members.remove(name):
                 raise ApiError("node_not_found", f"Node `{name}` not found.")
         except Unavailable as failure:
-            raise ApiError("cluster_unavailable", f"The node could not be removed: {failure}.") from None
+            raise ApiError("cluster_unavailable", f"The node could not be removed: {failure}.", _RETRY) from None
 
 
 def joined(address: str, folder: Path, name: str, url: str, master_key: str, unpack: joining.Unpack) -> ClusterService:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from svcd.commands.instance import MISUSED, UNREACHABLE, CommandFailed, Instance
 
 _LOOK_S = 0.2
 _SHOWN_OF_A_HASH = 8
+_MOST_INDEXES = 1_000_000
+_WAITING = "/tasks?statuses=enqueued,processing&limit=0"
 
 Status = Mapping[str, Any]
 
@@ -39,8 +41,8 @@ DRAIN = (
     "leader. Until then it goes on to take reads and writes. A start ends it, and so does --undo."
 )
 VERIFY = (
-    "Wait until all nodes that are up show the same hash, of the same last task, for every index. Ends with status 1, and names "
-    "the indexes, when they do not in time."
+    "Wait until no task waits, and all nodes that are up show the same hash, of the same last task, for every index. Ends with "
+    "status 1, and names the indexes, when they differ after that time."
 )
 FORGET = (
     "Forget the node NAME, which will not come back: the log keeps what a node lacks for as long as it is known. Should it come "
@@ -83,7 +85,7 @@ def status(context: click.Context, url: str | None, key: str | None, is_json: bo
         print(output.styled("The log has no majority: reads go on, writes are refused.", "bad"))
     print(output.table([_row(node) for node in found["nodes"]]))
     differing = _differing(found)
-    total = len({uid for node in _living(found) for uid in node["indexes"]})
+    total = len(_indexes(found))
     print(f"indexes: {total - len(differing)} of {total} agree"
           f"{', not yet ' + ', '.join(differing) if differing else ''} (svcd cluster verify waits until all do)")
     return 0
@@ -92,7 +94,7 @@ def status(context: click.Context, url: str | None, key: str | None, is_json: bo
 def _row(node: Mapping[str, Any]) -> list[str]:
     is_alive = node["isAlive"]
     state = "leads" if node["isLeader"] else "follows" if is_alive else f"silent for {output.duration(node['secondsSinceSeen'])}"
-    behind = f"{node['lag']:,} entries behind" if node["lag"] else "up to date"
+    behind = f"{node['lag']:,} behind" if node["lag"] else "up to date"
     return [node["name"], state, behind, f"svcd {node['version']}", node["url"], node["fault"] or ""]
 
 
@@ -100,13 +102,17 @@ def _living(found: Status) -> list[Mapping[str, Any]]:
     return [node for node in found["nodes"] if node["isAlive"]]
 
 
-def _differing(found: Status) -> dict[str, dict[str, Any]]:
-    """The indexes in which living nodes do not agree: uid -> name of a node -> what it has, None for nothing."""
-    living = _living(found)
+def _indexes(found: Status, known: Iterable[str] = ()) -> set[str]:
+    """The indexes of living nodes, and those that are known of elsewhere."""
+    return {uid for node in _living(found) for uid in node["indexes"]}.union(known)
+
+
+def _differing(found: Status, known: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+    """The indexes in which living nodes do not agree: uid -> name of a node -> what it has, None for nothing yet."""
     differing = {}
-    for uid in sorted({uid for node in living for uid in node["indexes"]}):
-        contents = {node["name"]: node["indexes"].get(uid) for node in living}
-        if any(content != next(iter(contents.values())) for content in contents.values()):
+    for uid in sorted(_indexes(found, known)):
+        contents = {node["name"]: node["indexes"].get(uid) for node in _living(found)}
+        if None in contents.values() or any(content != next(iter(contents.values())) for content in contents.values()):
             differing[uid] = contents
     return differing
 
@@ -118,8 +124,10 @@ def _differing(found: Status) -> dict[str, dict[str, Any]]:
 def verify(context: click.Context, within: int, url: str | None, key: str | None, is_json: bool) -> int:
     """Ask again and again, then print."""
     with instance.opened(context, url, key, None) as node:
-        found = _awaited(node, within, lambda found: found["hasQuorum"] and not _differing(found))
-    differing, living = _differing(found), _living(found)
+        found = _awaited(node, within, lambda found: found["hasQuorum"] and not node.call("GET", _WAITING)["total"]
+                         and not _differing(found, _known(node)))
+        known = _known(node)
+    differing, living = _differing(found, known), _living(found)
     away = [node["name"] for node in found["nodes"] if not node["isAlive"]]
     is_right = found["hasQuorum"] and not differing
     if is_json:
@@ -132,13 +140,18 @@ def verify(context: click.Context, within: int, url: str | None, key: str | None
         output.remark("the log has no majority: nodes do not learn of each other")
     for uid, contents in differing.items():
         print(f"{output.styled(uid, 'bad')}: " + ", ".join(f"{name} {_content(each)}" for name, each in contents.items()))
-    indexes = len({uid for node in living for uid in node["indexes"]})
+    indexes = len(_indexes(found, known))
     print(f"{', '.join(node['name'] for node in living)}: {indexes - len(differing)} of {indexes} indexes agree")
     return 0 if is_right else instance.FAILED
 
 
+def _known(node: Instance) -> list[str]:
+    """The indexes of a node, hashed or not."""
+    return [index["uid"] for index in node.call("GET", f"/indexes?limit={_MOST_INDEXES}")["results"]]
+
+
 def _content(content: Mapping[str, Any] | None) -> str:
-    return "has none" if content is None else f"{content['hash'][:_SHOWN_OF_A_HASH]} after task {content['lastTask']}"
+    return "has no hash" if content is None else f"{content['hash'][:_SHOWN_OF_A_HASH]} after task {content['lastTask']}"
 
 
 def _awaited(node: Instance, within_s: float, is_met: Callable[[Status], bool]) -> Status:
@@ -169,8 +182,8 @@ def drain(context: click.Context, undo: bool, within: int, url: str | None, key:
             summary = _awaited(node, within, lambda found: found["leader"] not in (None, name))
     name, leader = summary["node"], summary["leader"]
     if not undo and leader in (None, name):
-        raise CommandFailed(f"no other node leads after {within} s: is one up and fit (svcd cluster status)? Node {name} stays "
-                            "as it is until `svcd cluster drain --undo`; if it is stopped now, writes wait for another node")
+        raise CommandFailed(f"no other node leads after {within} s: is one up and fit (svcd cluster status)? {name} leads no "
+                            "more until `svcd cluster drain --undo`; if it is stopped now, writes wait until another is up")
     if is_json:
         output.print_json({"node": name, "leader": leader, "isDraining": not undo})
     elif undo:
@@ -217,6 +230,7 @@ def join(context: click.Context, is_json: bool) -> int:
     before = _applied(config.db_path)
     with _locked(config.db_path), closing(open_log(config.cluster, TIMEOUT_S)) as log:
         try:
+            log.last()  # a folder that has joined already would be taken as it is without the log
             position = joining.join(log, config.db_path, config.node_name, config.master_key,
                                     lambda path, folder: import_snapshot(path, folder, keeps_cluster=True))
         except joining.CannotJoin as refused:

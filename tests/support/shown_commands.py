@@ -7,6 +7,7 @@
 - `<!-- file: NAME -->` before a block of any language: the block is a file of that name.
 - A command that begins with `sleep`, or that prints a task that is not finished, is run again until it prints what is shown.
 - localhost:7700 is the daemon; the port 9000 is another one, which is free.
+- `<!-- shown: run by PATH -->` before a block ```console: the page is followed by a test of its own, not by test_readme.py.
 """
 from __future__ import annotations
 
@@ -27,6 +28,7 @@ PATIENCE_S = 10.0
 _PART = re.compile(r"^```console\n(?P<console>.*?)^```|<!-- setup: (?P<setup>.*?) -->"
                    r"|<!-- file: (?P<name>[\w.-]+) -->\n```\w*\n(?P<content>.*?)^```", re.S | re.M)
 _DAEMON = re.compile(r"^<!-- the daemon of this page -->\n```sh\nsvcd (.*)\n```$", re.M)
+_OWN_TEST = re.compile(r"^<!-- shown: run by \S+ -->$", re.M)
 _STATUSES = ('"status":"enqueued"', '"status":"processing"')
 
 
@@ -46,12 +48,13 @@ def fits(output: str, shown: str) -> bool:
 class Reader:
     """Somebody who types what a page says, in the folder of the daemon, which has the examples of the repository."""
 
-    def __init__(self, folder: Path, port: int, variables: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, port: int, variables: Mapping[str, str], ports: Mapping[str, str] | None = None) -> None:
+        """ports: what the page names -> what stands for it here, beside the daemon."""
         self._folder = folder
         self._groups: list[int] = []
         (folder / "examples").symlink_to(ROOT / "examples")
         with socket.create_server(("127.0.0.1", 0)) as free:
-            self._ports = {"localhost:7700": f"127.0.0.1:{port}", "9000": str(free.getsockname()[1])}
+            self._ports = {"localhost:7700": f"127.0.0.1:{port}", "9000": str(free.getsockname()[1]), **(ports or {})}
         (folder / "bin").mkdir()
         svcd = folder / "bin" / "svcd"
         svcd.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m svcd "$@"\n')
@@ -110,6 +113,11 @@ def options_of(page: Path) -> list[str]:
     return [option for found in _DAEMON.findall(page.read_text()) for option in found.split()]
 
 
+def has_own_test(page: Path) -> bool:
+    """Is the page followed by another test than test_readme.py?"""
+    return bool(_OWN_TEST.search(page.read_text()))
+
+
 def parts_of(page: Path) -> list[re.Match[str]]:
     """The blocks of commands, files and unseen commands of a page, in their order."""
     text = page.read_text()
@@ -118,12 +126,13 @@ def parts_of(page: Path) -> list[re.Match[str]]:
     return parts
 
 
-def follow(page: Path, folder: Path, port: int, variables: Mapping[str, str] | None = None) -> None:
+def follow(page: Path, folder: Path, port: int, variables: Mapping[str, str] | None = None,
+           ports: Mapping[str, str] | None = None) -> None:
     """Do what a page says in a folder, with a daemon that listens on a port; each command must print what is shown.
 
-    variables: further ones of the environment.
+    variables: further ones of the environment. ports: see Reader.
     """
-    reader = Reader(folder, port, variables or {})
+    reader = Reader(folder, port, variables or {}, ports)
     try:
         for part in parts_of(page):
             if part["name"]:

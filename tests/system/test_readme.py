@@ -16,7 +16,8 @@ from tests.support.daemon import Daemon
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "guide"
-PAGES = [page for page in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))) if shown_commands.parts_of(page)]
+PAGES = [page for page in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")))
+         if shown_commands.parts_of(page) and not shown_commands.has_own_test(page)]
 README = (ROOT / "README.md").read_text()
 
 

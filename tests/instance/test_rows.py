@@ -1,0 +1,154 @@
+"""What must hold of changes of rows:
+
+1. A change is computed from the row as it is, returns what it was, and is told to who follows; none that changes nothing.
+2. All changes of one call are made, or none; an exception of `compute` leaves everything as it was.
+3. With a log, a change that no longer fits is computed anew from what the row has become.
+4. Rows that are replaced keep their place; the notices of a deleted webhook go with it; changes of keys are counted.
+"""
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from svcd.index import schema
+from svcd.index.connections import open_writer, write_transaction
+from svcd.instance import rows
+from svcd.instance.rows import TABLES, Row, RowChange, RowWriter, always, read_row
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> sqlite3.Connection:
+    made = open_writer(tmp_path / "instance.sqlite")
+    schema.prepare(made, schema.INSTANCE)
+    return made
+
+
+@pytest.fixture
+def writer(connection: sqlite3.Connection) -> RowWriter:
+    return RowWriter(connection, threading.RLock())
+
+
+def counted(before: Row | None) -> Row:
+    return {"enabled": 1 if before is None else before["enabled"] + 1}
+
+
+def test_the_table_names_the_columns_of_the_schema(connection: sqlite3.Connection) -> None:
+    for table, (key, columns) in TABLES.items():
+        assert {key, *columns} == {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+
+
+# -- 1. One change
+
+
+def test_1_a_change_is_computed_from_the_row(writer: RowWriter, connection: sqlite3.Connection) -> None:
+    told: list[tuple[str, str]] = []
+    writer.on_change = lambda table, key: told.append((table, key))
+    assert [writer.change("features", "x", counted) for _ in range(3)] == [None, {"enabled": 1}, {"enabled": 2}]
+    assert read_row(connection, "features", "x") == {"enabled": 3} and told == [("features", "x")] * 3
+    assert writer.change("features", "x", lambda before: None) == {"enabled": 3}
+    assert read_row(connection, "features", "x") is None
+
+
+def test_1_what_changes_nothing_is_not_told(writer: RowWriter) -> None:
+    writer.change("features", "x", always({"enabled": 1}))
+    writer.on_change = lambda table, key: pytest.fail("told")
+    assert writer.change("features", "x", always({"enabled": 1})) == {"enabled": 1}
+    assert writer.change("features", "y", lambda before: None) is None
+
+
+# -- 2. Several at once
+
+
+def test_2_an_exception_leaves_everything_as_it_was(writer: RowWriter, connection: sqlite3.Connection) -> None:
+    def refuse(before: Row | None) -> Row:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        writer.change_all([("features", "x", counted), ("features", "y", refuse)])
+    assert read_row(connection, "features", "x") is None
+
+
+def test_2_changes_fit_all_together_or_not_at_all(connection: sqlite3.Connection) -> None:
+    x = RowChange("features", "x", None, {"enabled": 1})
+    y = RowChange("features", "y", {"enabled": 5}, None)
+    with write_transaction(connection):
+        assert not rows.apply(connection, [x, y])
+        assert read_row(connection, "features", "x") is None
+        assert rows.apply(connection, [x])
+        assert not rows.apply(connection, [x])  # it is no longer absent
+
+
+# -- 3. Through a log
+
+
+def test_3_a_change_that_no_longer_fits_is_computed_anew(writer: RowWriter, connection: sqlite3.Connection) -> None:
+    sent: list[Sequence[RowChange]] = []
+
+    def replicate(changes: Sequence[RowChange]) -> bool:
+        sent.append(changes)
+        with write_transaction(connection):
+            if len(sent) == 1:  # another node was first
+                rows.apply(connection, [RowChange("features", "x", None, {"enabled": 7})])
+            return rows.apply(connection, changes)
+
+    writer.replicate = replicate
+    assert writer.change("features", "x", counted) == {"enabled": 7}
+    assert [(change.before, change.after) for changes in sent for change in changes] == [
+        (None, {"enabled": 1}), ({"enabled": 7}, {"enabled": 8})]
+    assert read_row(connection, "features", "x") == {"enabled": 8}
+
+
+def test_3_what_changes_nothing_is_not_sent(writer: RowWriter) -> None:
+    writer.replicate = lambda changes: pytest.fail("sent")
+    assert writer.change("features", "x", lambda before: None) is None
+
+
+def test_3_only_the_rows_that_change_are_sent(writer: RowWriter) -> None:
+    writer.change("features", "x", always({"enabled": 1}))
+    sent: list[str] = []
+
+    def replicate(changes: Sequence[RowChange]) -> bool:
+        sent.extend(change.key for change in changes)
+        return True
+
+    writer.replicate = replicate
+    writer.change_all([("features", "x", always({"enabled": 1})), ("features", "y", always({"enabled": 1}))])
+    assert sent == ["y"]
+
+
+# -- 4. Tables
+
+
+def key(name: str) -> Row:
+    return {"name": name, "description": None, "actions": "[]", "indexes": "[]", "expires_at": None, "created_at": 1,
+            "updated_at": 1}
+
+
+def test_4_a_row_that_is_replaced_keeps_its_place(writer: RowWriter, connection: sqlite3.Connection) -> None:
+    for uid in ("b", "a", "c"):
+        writer.change("keys", uid, always(key(uid)))
+    writer.change("keys", "b", always(key("new")))
+    assert connection.execute("SELECT uid, name FROM keys ORDER BY rowid").fetchall() == [("b", "new"), ("a", "a"), ("c", "c")]
+
+
+def test_4_changes_of_keys_are_counted(writer: RowWriter, connection: sqlite3.Connection) -> None:
+    def count() -> int:
+        return sum(number for (number,) in connection.execute("SELECT number FROM revisions WHERE subject = 'keys'"))
+
+    writer.change("features", "x", always({"enabled": 1}))
+    before = count()
+    writer.change("keys", "a", always(key("a")))
+    writer.change("keys", "a", lambda row: None)
+    assert count() == before + 2
+
+
+def test_4_the_notices_of_a_deleted_webhook_go_with_it(writer: RowWriter, connection: sqlite3.Connection) -> None:
+    for uuid in ("x", "y"):
+        writer.change("webhooks", uuid, always({"url": "http://x.test", "headers": "{}"}))
+        connection.execute("INSERT INTO outbox(webhook, number, attempts) VALUES (?, 1, 0)", (uuid,))
+    writer.change("webhooks", "x", lambda row: None)
+    assert connection.execute("SELECT webhook FROM outbox").fetchall() == [("y",)]
