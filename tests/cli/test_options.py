@@ -20,7 +20,8 @@ from svcd.cli.options import BY_NAME, OPTIONS, Option
 from tests.support.contract import table
 from tests.support.option_samples import OTHER, USABLE, WRONG, other
 
-OWN = {"analytics_url", "exit_when_idle", "master_key_file", "search_memory", "search_workers"}  # options that the reference engine does not have
+# Options that the reference engine does not have.
+OWN = {"analytics_url", "cluster", "exit_when_idle", "master_key_file", "node_name", "node_url", "search_memory", "search_workers"}
 every_option = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 
 

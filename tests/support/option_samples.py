@@ -12,6 +12,9 @@ OTHER: dict[str, str] = {  # as one writes it on the command line
     "experimental_allowed_ip_networks": "127.0.0.0/8,fd00::/8",
     "master_key": "a-master-key-of-some-length",
     "master_key_file": "key",
+    "cluster": "rqlite://a.test,b.test,c.test",
+    "node_name": "a",
+    "node_url": "http://a.test:7700",
     "exit_when_idle": "300",
     "db_path": "films.ms",
     "dump_dir": "films-dumps",
@@ -80,6 +83,9 @@ WRONG: dict[str, str] = {
     "experimental_nb_searches_per_core": "0",
     "search_workers": "many",
     "search_memory": "much",
+    "cluster": "http://a.test",
+    "node_name": "a b",
+    "node_url": "a.test",
     "max_indexing_memory": "much",
     "max_indexing_threads": "0",
     "experimental_max_number_of_batched_tasks": "1.5",
@@ -116,6 +122,8 @@ def companions(option: Option) -> dict[str, str]:
     for noun in ("dump", "snapshot"):
         if option.name in (f"ignore_missing_{noun}", f"ignore_{noun}_if_db_exists"):
             return {f"import_{noun}": OTHER[f"import_{noun}"]}
+    if option.group == "Cluster":
+        return {name: OTHER[name] for name in ("cluster", "node_name", "master_key") if name != option.name}
     if option.group == "Object store":
         role = ("experimental_s3_role_arn", "experimental_s3_web_identity_token_file")
         signers = role if option.name in role else ("s3_access_key", "s3_secret_key")
