@@ -21,7 +21,6 @@ from svcd.cluster import copying
 from svcd.cluster.copying import Busy, copy_of, remove_leftovers
 from svcd.index.connections import open_reader
 from svcd.instance import applied_log
-from svcd.instance.applied_log import Position
 from svcd.instance.instance import Instance
 from svcd.tasks.archive_import import import_snapshot
 from tests.cluster.conftest import LocalNode, MakeNode
