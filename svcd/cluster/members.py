@@ -134,18 +134,23 @@ class Members:
     def look(self) -> None:
         """Read all records, renew or take the lease, tell of this node, trim. Raises Unavailable."""
         begun = time.monotonic()
-        self._records = self._log.records("")
+        self._note(self._log.records(""))
         self._reached_at = time.monotonic()
         if not self._is_own_log():
             return
-        for key, record in self._records.items():
-            if self._seen.get(key, (0, 0.0))[0] != record.revision:
-                self._seen[key] = record.revision, self._reached_at
         self._hold_or_take(begun)
         self._tell()
         if self._node.is_leading() and time.monotonic() - self._trimmed_at > _TRIM_S:
             self._trimmed_at = time.monotonic()
             self._trim()
+
+    def _note(self, records: Mapping[str, Record]) -> None:
+        """Know these records from now on. Other threads find each of them in _seen."""
+        now = time.monotonic()
+        for key, record in records.items():
+            if self._seen.get(key, (0, 0.0))[0] != record.revision:
+                self._seen[key] = record.revision, now
+        self._records = records
 
     def _is_own_log(self) -> bool:
         """Is the log still the one whose entries this node has applied? It could have been lost, or be another cluster's."""
@@ -187,7 +192,7 @@ class Members:
         value = {"holder": self._node.name, "session": self._session, "term": term, "beat": self._beat}
         revision = self._log.compare_and_set(LEASE, json.dumps(value).encode(), found.revision if found else 0)
         if revision:
-            self._records = {**self._records, LEASE: Record(json.dumps(value).encode(), revision)}
+            self._note({**self._records, LEASE: Record(json.dumps(value).encode(), revision)})
         return revision
 
     def _resign(self) -> None:

@@ -54,7 +54,8 @@ def test_1_what_any_node_accepts_is_done_by_all(nodes: list[LocalNode]) -> None:
     assert nodes[0].documents() == nodes[1].documents() == nodes[2].documents() == [*FILMS, {"id": 3}]
     batches = [node.queue.batch(ended[0][0].batch_uid or 0) for node in nodes]
     assert batches[0] == batches[1] == batches[2]
-    assert all(not list(node.queue.payload_folder.iterdir()) for node in nodes) and not any(node.bugs for node in nodes)
+    await_true(lambda: not any(list(node.queue.payload_folder.iterdir()) for node in nodes))
+    assert not any(node.bugs for node in nodes)
 
 
 def test_1_a_failure_is_the_same_everywhere(nodes: list[LocalNode]) -> None:
