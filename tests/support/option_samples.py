@@ -12,6 +12,9 @@ OTHER: dict[str, str] = {  # as one writes it on the command line
     "experimental_allowed_ip_networks": "127.0.0.0/8,fd00::/8",
     "master_key": "a-master-key-of-some-length",
     "master_key_file": "key",
+    "cluster": "rqlite://10.0.0.1:4001,10.0.0.2:4001",
+    "node_name": "node1",
+    "node_url": "http://10.0.0.1:7700",
     "exit_when_idle": "300",
     "db_path": "films.ms",
     "dump_dir": "films-dumps",
@@ -60,6 +63,9 @@ WRONG: dict[str, str] = {
     "experimental_allowed_ip_networks": "10.0.0.0/8,home",
     "master_key": "too-short",
     "master_key_file": "",
+    "cluster": "http://10.0.0.1",
+    "node_name": "two words",
+    "node_url": "ftp://10.0.0.1",
     "exit_when_idle": "0",
     "db_path": "",
     "dump_dir": "",
@@ -121,5 +127,7 @@ def companions(option: Option) -> dict[str, str]:
         signers = role if option.name in role else ("s3_access_key", "s3_secret_key")
         names = ("s3_bucket_url", "s3_bucket_region", "s3_bucket_name", "s3_snapshot_prefix", *signers)
         return {name: OTHER[name] for name in names if name != option.name}
+    if option.group == "Cluster":
+        return {name: OTHER[name] for name in ("cluster", "node_name", "master_key") if name != option.name}
     tls = ("ssl_cert_path", "ssl_key_path", "ssl_auth_path") if option.group == "TLS" else ()
     return {name: OTHER[name] for name in tls if name != option.name}
