@@ -20,7 +20,8 @@ from svcd.cli.options import BY_NAME, OPTIONS, Option
 from tests.support.contract import table
 from tests.support.option_samples import OTHER, USABLE, WRONG, other
 
-OWN = {"analytics_url", "exit_when_idle", "master_key_file", "search_memory", "search_workers"}  # options that the reference engine does not have
+OWN = {"cluster", "node_name", "node_url",
+       "analytics_url", "exit_when_idle", "master_key_file", "search_memory", "search_workers"}  # options that the reference engine does not have
 every_option = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 
 
