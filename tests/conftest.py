@@ -1,18 +1,42 @@
 """What tests of more than one package share: a daemon in a process of its own."""
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 from hypothesis import settings
 
 from svcd.text import segmenters
-from tests.support.daemon import Daemon, running
+from tests.conformance import ratchet
+from tests.support.daemon import ROOT, Daemon, running
 from tests.support.scripted_server import Reply, Script, ScriptedServer
+
+# The process that plays the recordings, when their test has been selected.
+PLAYED = pytest.StashKey["subprocess.Popen[str]"]()
 
 # The suite often runs beside other work: how long one example takes says nothing about the code under test.
 settings.register_profile("svcd", deadline=None)
 settings.load_profile("svcd")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Play the recordings with what the other tests leave of the processor, and look at the result when those have ended."""
+    last = [item for item in items if item.name == "test_what_passed_still_passes"]
+    if not last or config.option.collectonly or not ratchet.recordings():
+        return
+    items[:] = [item for item in items if item not in last] + last
+    config.stash[PLAYED] = subprocess.Popen(["nice", sys.executable, "-m", "tests.conformance.ratchet", "--check"], cwd=ROOT,
+                                            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """A run that is given up leaves no process."""
+    if (played := config.stash.get(PLAYED, None)) is not None and played.poll() is None:
+        played.terminate()
+        played.wait()
 
 
 @pytest.fixture(scope="session")

@@ -162,7 +162,7 @@ class Body:
     def read(self) -> bytes:
         """The whole body. Raises a 503, too, when there is no memory left for it."""
         whole = BytesIO()  # one growing block is returned to the system at once; many pieces would fragment the heap
-        for piece in self._unpacked():
+        for piece in self._unpacked(refuses_bombs=True):
             while self._memory and whole.tell() + len(piece) > FREE_BODY + self._taken:
                 self._memory.take(MEMORY_STEP)
                 self._taken += MEMORY_STEP
@@ -175,14 +175,17 @@ class Body:
             self._memory.release(self._taken)
             self._taken = 0
 
-    def _unpacked(self) -> Iterator[bytes]:
+    def _unpacked(self, refuses_bombs: bool = False) -> Iterator[bytes]:
+        """refuses_bombs: of bodies that are held in memory; others go to the disk as they come, up to the limit."""
         if (self._wire.length or 0) > self._limit:
             raise _too_large(self._limit)
         wire = _Counted(self._wire)
         pieces = _limited(wire, self._limit)
         for name in reversed(content_codings(self._encoding)):
             # The limits hold for each stage: the one in the middle may be the decompression bomb.
-            pieces = _no_bomb(_limited(_whole(content_coding.unpack(name, pieces)), self._limit), wire)
+            pieces = _limited(_whole(content_coding.unpack(name, pieces)), self._limit)
+            if refuses_bombs:
+                pieces = _no_bomb(pieces, wire)
         return pieces
 
 

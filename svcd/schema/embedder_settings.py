@@ -27,7 +27,7 @@ from svcd.validation import (
     string,
 )
 from svcd.validation.messages import name_list
-from svcd.validation.urls import parse_url, redacted_headers, redacted_secret, redacted_url
+from svcd.validation.urls import parse_url, redacted_secret, redacted_url
 
 Embedder = dict[str, Any]
 
@@ -450,8 +450,6 @@ def _redacted_embedder(embedder: Embedder) -> Embedder:
         hidden["apiKey"] = redacted_secret(hidden["apiKey"])
     if hidden.get("url") is not None:
         hidden["url"] = redacted_url(hidden["url"])
-    if hidden.get("headers") is not None:
-        hidden["headers"] = redacted_headers(hidden["headers"])
     for role in _NESTED:
         if hidden.get(role):
             hidden[role] = _redacted_embedder(hidden[role])

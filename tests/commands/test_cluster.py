@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from svcd.cluster import joining
+
 from svcd.cli import main as svcd
 from svcd.instance.instance import Instance
 from tests.support.memory_log import MemoryServers
@@ -227,7 +229,8 @@ def test_4_join_refuses_a_folder_in_use(run: Run, servers: MemoryServers, tmp_pa
     assert status == 1 and "in use by another svcd" in err and not servers.records
 
 
-def test_4_join_tells_when_the_log_does_not_answer(run: Run, servers: MemoryServers) -> None:
+def test_4_join_tells_when_the_log_does_not_answer(run: Run, servers: MemoryServers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "_WAIT_S", 0.0)
     servers.set_majority(False)
     assert run("cluster", "join") == (3, "", "svcd: the log does not answer: no majority of the servers answers\n")
 

@@ -2,6 +2,7 @@
 
     python -m tests.conformance.ratchet            # replay everything, rewrite passing.txt
     python -m tests.conformance.ratchet search     # some groups; lines of the others stay
+    python -m tests.conformance.ratchet --check    # those of passing.txt alone; status 1 if one does not pass any more
 
 Knows where the recordings lie (`../shared/conformance`, beside the project) and how to play them against
 the svcd of this tree; what a recording means is the replay tool's own.
@@ -83,5 +84,15 @@ def main(groups: list[str]) -> None:
     print(f"{len(asked) - len(failed)} of {len(asked)} pass")
 
 
+def check() -> int:
+    """Replay what passed, print the differences; 1 if there are some."""
+    failed = dict(failures(passing()))
+    for name, found in failed.items():
+        print(f"{name}\n{found}")
+    return 1 if failed else 0
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--check"]:
+        sys.exit(check())
     main(sys.argv[1:])

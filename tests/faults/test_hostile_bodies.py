@@ -56,10 +56,12 @@ def bombs(megabytes: int) -> Iterator[tuple[str, str, bytes]]:
 
 
 def test_bombs_are_refused_at_once(daemon: Daemon, amount: Callable[[int, int], int], figure: Callable[..., None]) -> None:
-    megabytes, slowest = amount(100, 1000), 0.0
+    megabytes, slowest = amount(101, 1000), 0.0
     with memory_watched(daemon, 0.005) as memory:
         for name, coding, body in bombs(megabytes):
-            for (method, path), kind in ((DOCUMENTS, JSON), (DOCUMENTS, NDJSON), (SETTINGS, JSON), (SEARCH, JSON)):
+            # Documents go to the disk as they come, up to the limit: what repeats itself may be an upload like any other.
+            uploads = ((DOCUMENTS, JSON), (DOCUMENTS, NDJSON)) if name.startswith("blanks") and megabytes > 100 else ()
+            for (method, path), kind in (*uploads, (SETTINGS, JSON), (SEARCH, JSON)):
                 reply = daemon.call(method, path, body, {"content-type": kind, "content-encoding": coding})
                 assert reply.status in (400, 413), (name, coding, path, reply.body[:200])
                 slowest = max(slowest, reply.seconds)

@@ -107,11 +107,11 @@ def _of(name: str) -> str:
     return f"{name}-secret-0123456789abcdef"
 
 
-EMBEDDER, HEADER, OPEN_AI, CHAT, REMOTE, WRITE, WEBHOOK, OTHER_HEADER, EXPORT, TASKS, PERSONAL, S3 = map(_of, (
-    "embedder", "header", "openai", "chat", "remote", "write", "webhook", "token", "export", "tasks", "personal", "s3"))
+EMBEDDER, OPEN_AI, CHAT, REMOTE, WRITE, WEBHOOK, EXPORT, TASKS, PERSONAL, S3 = map(_of, (
+    "embedder", "openai", "chat", "remote", "write", "webhook", "export", "tasks", "personal", "s3"))
 # What answers show as it is (docs/network.md): it is for who may read the network, as clients of the interface expect.
 SHOWN_BY_DESIGN = {"PATCH /network": {REMOTE, WRITE}, "/network": {REMOTE, WRITE}}
-SERVICES = (EMBEDDER, HEADER, OPEN_AI, CHAT, REMOTE, WRITE, WEBHOOK, OTHER_HEADER, EXPORT, TASKS, PERSONAL, S3)
+SERVICES = (EMBEDDER, OPEN_AI, CHAT, REMOTE, WRITE, WEBHOOK, EXPORT, TASKS, PERSONAL, S3)
 PATIENCE_S = 20.0
 
 
@@ -137,7 +137,7 @@ def call_services(daemon: Daemon, url: str) -> list[tuple[str, str]]:
 
     ask("PATCH", "/experimental-features", dict.fromkeys((
         "network", "chatCompletions", "compositeEmbedders", "getTaskDocumentsRoute", "multimodal", "renderRoute", "metrics"), True))
-    rest = {"source": "rest", "url": f"{url}/rest", "apiKey": EMBEDDER, "headers": {"X-Api-Key": HEADER}, "dimensions": 1,
+    rest = {"source": "rest", "url": f"{url}/rest", "apiKey": EMBEDDER, "dimensions": 1,
             "request": {"input": "{{text}}"}, "response": {"data": "{{embedding}}"}}
     open_ai = {"source": "openAi", "url": f"{url}/openai", "apiKey": OPEN_AI, "dimensions": 1, "model": "text-embedding-3-small"}
     ask("PATCH", "/indexes/films/settings", {"embedders": {"r": rest}})
@@ -158,7 +158,7 @@ def call_services(daemon: Daemon, url: str) -> list[tuple[str, str]]:
     ask("POST", "/multi-search", {"federation": {}, "queries": [{"indexUid": "films", "federationOptions": {"remote": "b"}}]})
     ask("POST", "/indexes/films/documents/fetch", {"useNetwork": True})
     ask("POST", "/indexes/films/search", {"q": "sun", "personalize": {"userContext": "x"}})
-    made = ask("POST", "/webhooks", {"url": f"{url}/hook", "headers": {"Authorization": f"Bearer {WEBHOOK}", "X-Token": OTHER_HEADER}})
+    made = ask("POST", "/webhooks", {"url": f"{url}/hook", "headers": {"Authorization": f"Bearer {WEBHOOK}"}})
     ask("POST", "/export", {"url": f"{url}/export", "apiKey": EXPORT})
     ask("POST", "/snapshots")
     ask("POST", "/dumps")
@@ -194,7 +194,7 @@ def test_keys_of_services_are_shown_nowhere(tmp_path: Path, scripted_server: Cal
     leaks = [(where, secret, text[max(0, text.index(secret) - 300):][:400]) for where, text in shown for secret in secrets_of(text)
              if secret not in SHOWN_BY_DESIGN.get(where, ())]
     figure("secrets in answers, tasks and logs, of services that repeat them", len(leaks), limit="none")
-    assert called >= {EMBEDDER, HEADER, OPEN_AI, CHAT, REMOTE, WEBHOOK, OTHER_HEADER, TASKS, EXPORT}, called
+    assert called >= {EMBEDDER, OPEN_AI, CHAT, REMOTE, WEBHOOK, TASKS, EXPORT}, called
     assert leaks == [], "\n".join(map(str, leaks))
     assert dump is not None
     with tarfile.open(dump) as archive:
@@ -202,5 +202,5 @@ def test_keys_of_services_are_shown_nowhere(tmp_path: Path, scripted_server: Cal
     kept = {secret for text in members.values() for secret in secrets_of(text)}
     own = kept & {MASTER_KEY, KEY, TASKS, PERSONAL, S3}
     figure("secrets of the instance itself in a dump", len(own), limit="none")
-    assert own == set() and kept <= {EMBEDDER, HEADER, OPEN_AI, CHAT, REMOTE, WRITE, WEBHOOK, OTHER_HEADER, EXPORT}
+    assert own == set() and kept <= {EMBEDDER, OPEN_AI, CHAT, REMOTE, WRITE, WEBHOOK, EXPORT}
     assert not any(secrets_of(text) for name, text in members.items() if name.endswith("keys.jsonl"))

@@ -171,7 +171,7 @@ def test_defaults_of_a_nested_embedder_are_those_it_may_have() -> None:
 def test_secrets_are_hidden_in_nested_embedders_too() -> None:
     shown = redact_embedders({"e": {"searchEmbedder": {"apiKey": "k", "url": "http://u:p@h", "headers": {"x-api-key": "k", "x": "y"}},
                                     "apiKey": None}, "gone": None})
-    hidden = {"apiKey": "XXX...", "url": "http://XXX...:XXX...@h", "headers": {"x-api-key": "XXX...", "x": "y"}}
+    hidden = {"apiKey": "XXX...", "url": "http://XXX...:XXX...@h", "headers": {"x-api-key": "k", "x": "y"}}
     assert shown == {"e": {"searchEmbedder": hidden, "apiKey": None}, "gone": None}
 
 

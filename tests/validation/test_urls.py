@@ -81,10 +81,9 @@ def test_urls_without_credentials_are_shown_as_they_are(url: str) -> None:
     assert redacted_url(url) == url
 
 
-def test_headers_that_tell_of_a_secret_are_masked() -> None:
-    given = {"AUTHORIZATION": "Bearer abc", "X-Api-Key": "k" * 12, "cookie": "a=b", "Accept": "text/plain", "X-Tenant": "films"}
-    assert redacted_headers(given) == {
-        "AUTHORIZATION": "Bearer XXX...", "X-Api-Key": "kkXXXX...", "cookie": "XXX...", "Accept": "text/plain", "X-Tenant": "films"}
+def test_the_authorization_header_is_masked() -> None:
+    given = {"AUTHORIZATION": "Bearer abc", "authorization2": "TOKEN", "Accept": "text/plain"}
+    assert redacted_headers(given) == {"AUTHORIZATION": "Bearer XXX...", "authorization2": "TOKEN", "Accept": "text/plain"}
 
 
 def test_what_a_service_repeats_is_masked() -> None:
