@@ -24,6 +24,7 @@ from svcd.index import schema
 from svcd.index.connections import open_reader, open_writer, write_transaction
 from svcd.instance import applied_log
 from svcd.instance.applied_log import Position
+from svcd.instance.instance import lock_folder
 
 _CONTENT = ("tasks", "indexes", "webhooks", "features", "network", "chat_workspaces")
 _READ_S = 600.0  # until a peer begins to send a copy
@@ -146,15 +147,23 @@ def _copy_a_peer(log: Log, folder: Path, name: str, master_key: str, unpack: Unp
             with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=".svcd-copy-") as made:
                 _download(peer["url"], master_key, Path(made) / "copy")
                 unpack(Path(made) / "copy", Path(made) / "data")
-                if folder.exists():
-                    shutil.rmtree(folder)
-                (Path(made) / "data").replace(folder)
+                _replace(folder, Path(made) / "data")
             logs.info("copied the data folder of another node", node=peer["url"])
             return
         except (OSError, http.client.HTTPException, RuntimeError) as error:
             reasons.append(f"{peer['url']}: {error}")
     raise CannotJoin("the log no longer has all that this node lacks, and no other node gave a copy of its data: "
                      + ("; ".join(reasons) or "there is no other node"))
+
+
+def _replace(folder: Path, copy: Path) -> None:
+    """Put a copy into the place of a data folder. Raises FolderInUse."""
+    if not folder.exists():
+        copy.replace(folder)
+        return
+    with lock_folder(folder / "LOCK"):  # a daemon may run on it
+        shutil.rmtree(folder)
+        copy.replace(folder)
 
 
 def _download(url: str, master_key: str, path: Path) -> None:
