@@ -59,7 +59,8 @@ class Reader:
         svcd = folder / "bin" / "svcd"
         svcd.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m svcd "$@"\n')
         svcd.chmod(0o755)
-        environ = {name: value for name, value in os.environ.items() if not name.startswith(("SVC_", "XDG_"))}
+        # Without what `make` hands down, should it have started the tests: ARGS is not for the commands of a page.
+        environ = {name: value for name, value in os.environ.items() if not name.startswith(("SVC_", "XDG_", "MAKE", "MFLAGS", "ARGS"))}
         self._environ = {
             **environ, "PATH": os.pathsep.join([str(folder / "bin"), str(Path(sys.executable).parent), environ["PATH"]]),
             "PYTHONPATH": str(ROOT), "HOME": str(folder), "SVC_HTTP_ADDR": f"127.0.0.1:{port}", "LC_ALL": "C.UTF-8", **variables,
