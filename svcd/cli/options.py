@@ -123,7 +123,10 @@ def _text(text: str) -> str:
 def _cluster(text: str) -> str:
     from svcd.cluster.log import parsed_address  # imported late: few instances are nodes of a cluster
 
-    parsed_address(text)
+    try:
+        parsed_address(text)
+    except ValueError as wrong:
+        raise ValueError(f"is not the address of a log: {wrong}") from None
     return text
 
 
