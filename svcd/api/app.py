@@ -130,7 +130,7 @@ class App:
         self._broadcast = broadcast
         self._streams = ConcurrencyLimit(streams)
         self._large_answers = ConcurrencyLimit(large, "large answers")
-        self._waiting_writes = ConcurrencyLimit(waiting_writes)
+        self._waiting_writes = ConcurrencyLimit(waiting_writes, "requests that wait for a task")
         self.usage = usage
         self.search_cache = SearchCache(lambda: instance.answer_limit)
         self._embedding = QueryEmbedding(searches, make_embedders)
@@ -216,7 +216,7 @@ class App:
         if self.usage is not None:
             self.usage.note(route, ctx)
         if cluster.AFTER_TASK in request.headers:
-            cluster.wait_for_task(self._instance, request)
+            cluster.wait_for_task(self._instance, request, self._waiting_writes)
         answer = route.run(ctx)
         return _encoded(waiting.wait_for_task(ctx, answer, wait_s, self._waiting_writes) if wait_s else answer)
 

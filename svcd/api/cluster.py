@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping
 from typing import Any, Protocol
 
 from svcd.api.routes import Context, HandlerResult, Route, Text
-from svcd.api.streaming import StreamBody
+from svcd.api.streaming import ConcurrencyLimit, StreamBody
 from svcd.base.errors import ApiError
 from svcd.http.message import Request
 
@@ -81,20 +81,30 @@ def _cluster(ctx: Context) -> ClusterView:
     return ctx.cluster
 
 
-def wait_for_task(instance: Any, request: Request) -> None:
+def wait_for_task(instance: Any, request: Request, limit: ConcurrencyLimit) -> None:
     """Wait until the task that a request names in the header `Svc-After-Task` has ended on this node.
 
-    Raises bad_request, cluster_behind.
+    limit: of requests that wait, each of which holds a thread. Raises bad_request, cluster_behind, and a 503 at the limit.
     """
     named = request.headers.get(AFTER_TASK)
     if named is None:
         return
     if not (named.isascii() and named.isdigit() and len(named) <= 10):
         raise ApiError("bad_request", f"Header `Svc-After-Task` is `{named[:100]}`, expected the `taskUid` of a write.")
+    if instance.has_ended(int(named)):
+        return
+    limit.acquire()
+    try:
+        _wait(instance, int(named))
+    finally:
+        limit.release()
+
+
+def _wait(instance: Any, uid: int) -> None:
     until = time.monotonic() + _MOST_WAIT_S
-    while not instance.has_ended(int(named)):
+    while not instance.has_ended(uid):
         if time.monotonic() > until:
-            reason = f"Task `{named}` of the header `Svc-After-Task` has not ended here within {_MOST_WAIT_S:.0f} seconds."
+            reason = f"Task `{uid}` of the header `Svc-After-Task` has not ended here within {_MOST_WAIT_S:.0f} seconds."
             raise ApiError("cluster_behind", reason, (("Retry-After", str(_RETRY_AFTER_S)),))
         time.sleep(_LOOK_S)
 

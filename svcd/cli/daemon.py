@@ -156,10 +156,10 @@ class BackgroundStart:
             from svcd.cli import wiring  # imports two thirds of the code
 
             self._notifier = wiring.notifier(self._config, self._instance)
-            node = None
+            node, leads = None, _always
             if self._cluster:
                 node = self._cluster.open(self._instance, self._lose, lambda: wiring.add_default_keys(self._instance))
-                self._notifier.may_deliver = node.is_leading
+                leads = self._notifier.may_deliver = node.is_leading
                 node.on_leadership.append(self._notifier.wake)
             self._runner = wiring.runner(self._config, self._instance, self._notifier.wake, node)
             hooks: wiring.WorkerHooks = {}
@@ -179,12 +179,12 @@ class BackgroundStart:
                 self._workers.start(self._server, app)
             self.on_ready()
             if self._config.schedule_snapshot:
-                self._snapshots = wiring.snapshots(self._config, self._instance, *([node.is_leading] if node else []))
+                self._snapshots = wiring.snapshots(self._config, self._instance, leads)
                 self._snapshots.start()
             if usage:
                 self._report = wiring.usage_report(
                     self._config, self._instance, usage, self._workers.usages if self._workers else tuple,
-                    may_send=node.is_leading if node else lambda: True)
+                    may_send=leads)
                 self._report.start()
             wiring.log_missing_lists()
             serving.preload_search()
@@ -250,6 +250,11 @@ def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], N
                 joined.close()
     logs.info("stopped")
     return 0
+
+
+def _always() -> bool:
+    """A single instance does what only the leader of a cluster does."""
+    return True
 
 
 def _join(config: Config) -> ClusterService | None:

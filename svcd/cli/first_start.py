@@ -21,6 +21,7 @@ from svcd.cli.config import Config, ConfigError
 from svcd.cli.options import BY_NAME
 from svcd.http.sockets import listen
 from svcd.index.connections import open_reader
+from svcd.instance import applied_log
 
 _CONTENT_TABLES = ("tasks", "indexes", "keys", "webhooks", "features")
 
@@ -41,14 +42,9 @@ def import_archive(config: Config) -> None:
 
 def check_alone(config: Config) -> None:
     """Raise ConfigError for the data folder of a node of a cluster: what is written to it alone would be lost to the others."""
-    path = config.db_path / "instance.sqlite"
-    if not path.exists():
-        return
-    with closing(open_reader(path)) as reader:
-        tables = {name for (name,) in reader.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if "log_position" in tables and reader.execute("SELECT 1 FROM log_position").fetchone():
-            raise ConfigError(f"{config.where('db_path')}: {config.db_path} is the data folder of a node of a cluster; give "
-                              f"{BY_NAME['cluster'].flag}, or make a single instance of it: svcd backup, then svcd restore")
+    if applied_log.position_of(config.db_path / "instance.sqlite") is not None:
+        raise ConfigError(f"{config.where('db_path')}: {config.db_path} is the data folder of a node of a cluster; give "
+                          f"{BY_NAME['cluster'].flag}, or make a single instance of it: svcd backup, then svcd restore")
 
 
 @contextmanager

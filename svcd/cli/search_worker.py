@@ -73,7 +73,7 @@ class SearchWorker:
         # A worker has no queue and no runner (None): searches never use them.
         keys = Keys(configuration.master_key, self._data_folder.keys)  # read from the file for each request: always current
         app = App(cast("Instance", self._data_folder), None, keys, self._searches, _traffic(configuration), usage=self._usage,
-                  large=serving.MAX_LARGE_ANSWERS,
+                  waiting_writes=serving.MAX_WAITING_WRITES, large=serving.MAX_LARGE_ANSWERS,
                   make_embedders=lambda: serving.embedders(configuration.networks, configuration.embedding_cache),
                   make_client=lambda: serving.remote_client(configuration.networks),
                   make_reranker=serving.reranker(configuration.personalization_key, configuration.networks))

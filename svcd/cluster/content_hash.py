@@ -1,7 +1,7 @@
 """Hashes of what the indexes of a node hold, to compare nodes: of the documents and settings, not of the files, which differ.
 
 The hash of an index goes with the last task that changed it; only hashes of the same task are to be compared. Each is computed
-when its index is at rest, in portions, at most every PAUSE_S.
+anew from all documents after a change, when no task waits, at most every PAUSE_S.
 """
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ from svcd.instance.instance import lock_folder
 
 _CONTENT = ("tasks", "indexes", "webhooks", "features", "network", "chat_workspaces")
 _READ_S = 600.0  # until a peer begins to send a copy
+_INSTANCE = "instance.sqlite"
 _LOOKS = 5
 _WAIT_S = 30.0  # for the log, of a new node
 _BLOCK = 1 << 20
@@ -45,7 +46,7 @@ def join(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack) -> 
     A folder that has been one already is taken as it is while the log cannot be reached, so that its node can answer searches.
     unpack: makes a data folder of a snapshot (path, folder). Raises CannotJoin, OSError, and for a new node Unavailable.
     """
-    position = _stored(folder)
+    position = applied_log.position_of(folder / _INSTANCE)
     until = time.monotonic() + _WAIT_S
     while True:
         try:
@@ -81,7 +82,7 @@ def _joined(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack, 
         return _set(folder, Position(cluster["uid"]))
     if position is None and cluster["seed"] is not None or not _reaches(log, 0 if position is None else position.applied):
         _copy_a_peer(log, folder, name, master_key, unpack)
-        position = _stored(folder)
+        position = applied_log.position_of(folder / _INSTANCE)
         if position is None or position.log != cluster["uid"]:
             raise CannotJoin("the copy of a peer is not of this cluster")
         return position
@@ -107,34 +108,26 @@ def _reaches(log: Log, applied: int) -> bool:
     return True
 
 
-def _stored(folder: Path) -> Position | None:
-    path = folder / "instance.sqlite"
-    if not path.exists():
-        return None
-    with closing(open_reader(path)) as reader:
-        return applied_log.position(reader)
-
-
 def _has_content(folder: Path) -> bool:
-    path = folder / "instance.sqlite"
+    path = folder / _INSTANCE
     if not path.exists():
         return False
     with closing(open_reader(path)) as reader:
-        return any(reader.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0] for table in _CONTENT)
+        return _has_rows(reader)
 
 
 def _set(folder: Path, position: Position) -> Position:
     folder.mkdir(parents=True, exist_ok=True)
-    with closing(open_writer(folder / "instance.sqlite")) as connection:
+    with closing(open_writer(folder / _INSTANCE)) as connection:
         schema.prepare(connection, schema.INSTANCE)
         with write_transaction(connection):
-            if not position.applied and not _rows(connection):  # keys of an earlier start are made anew through the log
+            if not position.applied and not _has_rows(connection):  # keys of an earlier start are made anew through the log
                 connection.execute("DELETE FROM keys")
             applied_log.set_position(connection, position)
     return position
 
 
-def _rows(connection: Any) -> bool:
+def _has_rows(connection: Any) -> bool:
     return any(connection.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0] for table in _CONTENT)
 
 

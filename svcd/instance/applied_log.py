@@ -9,8 +9,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from svcd.index.connections import open_reader
 
 
 class ClusterStopped(Exception):
@@ -43,6 +47,15 @@ def position(connection: sqlite3.Connection) -> Position | None:
     """The position, None in a data folder that is of no cluster."""
     row = connection.execute("SELECT log, applied, term, moment FROM log_position").fetchone()
     return Position(*row) if row else None
+
+
+def position_of(path: Path) -> Position | None:
+    """The position in a closed instance.sqlite; None without the file, and for one of no cluster or of before there were any."""
+    if not path.exists():
+        return None
+    with closing(open_reader(path)) as reader:
+        is_there = reader.execute("SELECT 1 FROM sqlite_master WHERE name = 'log_position'").fetchone()
+        return position(reader) if is_there else None
 
 
 def set_position(connection: sqlite3.Connection, at: Position) -> None:

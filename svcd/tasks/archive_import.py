@@ -340,11 +340,9 @@ def import_snapshot(path: Path, folder: Path, keeps_cluster: bool = False) -> No
 
 
 def _leave_cluster(path: Path) -> None:
-    with closing(open_reader(path)) as reader:
-        if applied_log.position(reader) is None:
-            return
-    with closing(open_writer(path)) as connection, write_transaction(connection):
-        applied_log.leave(connection)
+    if applied_log.position_of(path) is not None:
+        with closing(open_writer(path)) as connection, write_transaction(connection):
+            applied_log.leave(connection)
 
 
 def _is_known(name: PurePosixPath) -> bool:

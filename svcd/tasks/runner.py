@@ -679,9 +679,11 @@ class Runner:
 
     def _check_crashes(self, job: Job, crash: IndexingProcessCrashed) -> None:
         """In a cluster only a crash that comes again and again, as on every node, may fail the tasks."""
+        if self._cluster is None:
+            return
         uid = job.running.batch.uid
         self._crashes[uid] = self._crashes.get(uid, 0) + 1
-        if self._cluster is not None and self._crashes[uid] < _MOST_CRASHES:
+        if self._crashes[uid] < _MOST_CRASHES:
             raise crash
         del self._crashes[uid]
 
@@ -872,7 +874,6 @@ class Runner:
         self._queue.forget(running)
         if self._cluster is not None:
             self._cluster.ended(running.batch.uid, list(running.tasks))
-
 
     def _complete(self, running: RunningBatch, ended: Sequence[Task], progress: Progress, end: Mapping[str, Any] | None) -> None:
         """Set the end of a batch and of its tasks, which is the same moment; join details and stats.
