@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,12 @@ import pytest
 
 from svcd.cluster import joining
 
-from svcd.cli import main as svcd
 from svcd.instance.instance import Instance
+from tests.commands.conftest import Run
 from tests.support.memory_log import MemoryServers
 from tests.support.scripted_server import Received, Reply, ScriptedServer
 
 KEY = "a-master-key-of-some-length"
-Run = Callable[..., tuple[int, str, str]]
 
 
 def indexes(**hashes: str) -> dict[str, Any]:
@@ -69,16 +68,9 @@ def played() -> Iterator[Played]:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Run) -> Run:
     """run(arguments) -> status, standard output, standard error."""
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            svcd.main(arguments)
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
     return call
 
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from svcd.cli import main as svcd
 from svcd.index.schema import LEAST_DOCUMENTS
+from tests.commands.conftest import Run
 from tests.support.daemon import Daemon, running
 
 FILMS = [{"id": number, "title": f"Film {number}", "year": 1900 + number % 100} for number in range(LEAST_DOCUMENTS + 10)]
 MASTER_KEY = "a-master-key-of-some-length"
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -37,20 +36,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(daemon: Daemon, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(daemon: Daemon, files: Path, monkeypatch: pytest.MonkeyPatch, call: Run) -> Run:
     """run(arguments) -> status, standard output, standard error; in the configuration of the daemon."""
     monkeypatch.chdir(files)
     monkeypatch.setenv("XDG_STATE_HOME", str(files / "state"))
     for name, value in {"HTTP_ADDR": f"127.0.0.1:{daemon.port}", "MASTER_KEY": MASTER_KEY, "DB_PATH": str(daemon.data),
                         "SNAPSHOT_DIR": str(daemon.folder / "snapshots")}.items():
         monkeypatch.setenv(f"SVC_{name}", value)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            svcd.main(arguments)
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
     return call
 
 

@@ -31,7 +31,6 @@ from svcd.commands.verify import found_faults
 from svcd.index.connections import PAGE_SIZE, open_reader
 from svcd.index.writer import IndexWriter
 from svcd.instance.instance import read_outcomes
-from svcd.instance.task_records import TaskFilter
 from svcd.tasks.indexing_client import IndexingProcessCrashed
 from tests.tasks.conftest import LocalWriter, TaskHarness
 
@@ -279,7 +278,7 @@ def check(history: History, state: dict[str, Fault], folder: Path, checked: Chec
     expected, is_behind = _expected(history, folder)
     harness = TaskHarness(folder)
     try:
-        _run(harness)
+        harness.come_to_rest(_MOST_STEPS)
         _check_documents(harness, expected)
         for index_uid in expected:
             _check_writes(harness, index_uid)
@@ -309,15 +308,6 @@ def _expected(history: History, folder: Path) -> tuple[dict[str, Documents | Non
     return expected, None in expected.values()
 
 
-def _run(harness: TaskHarness) -> None:
-    for _ in range(_MOST_STEPS):
-        if not harness.runner.step():
-            break
-    else:
-        raise AssertionError("the queue does not come to rest")
-    assert not harness.queue.matching(TaskFilter(statuses=["enqueued", "processing"]))
-
-
 def _check_writes(harness: TaskHarness, index_uid: str) -> None:
     """A new document is written and found; where the file is lost that is said, until the index is deleted."""
     row = harness.instance.index(index_uid)
@@ -325,12 +315,12 @@ def _check_writes(harness: TaskHarness, index_uid: str) -> None:
         with pytest.raises(ApiError, match="missing from the data folder, or empty"):
             harness.documents(index_uid)
         failed = harness.add([{"id": 100}], index_uid)
-        _run(harness)
+        harness.come_to_rest(_MOST_STEPS)
         harness.do("indexDeletion", index_uid, {"deletedDocuments": None})
-        _run(harness)
+        harness.come_to_rest(_MOST_STEPS)
         assert harness.task(failed).error["code"] == "io_error"
     fresh = harness.add([{"id": 100, "text": "omega"}], index_uid)
-    _run(harness)
+    harness.come_to_rest(_MOST_STEPS)
     assert harness.task(fresh).status == "succeeded", harness.task(fresh)
     assert len(harness.find("omega", index_uid)) == 1
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from svcd.instance.instance import Instance
-from svcd.instance.task_records import Task
+from svcd.instance.task_records import Task, TaskFilter
 from svcd.tasks import indexing
 from svcd.tasks.runner import Runner
 
@@ -91,6 +91,15 @@ class TaskHarness:
     def run(self) -> None:
         while self.runner.step():
             pass
+
+    def come_to_rest(self, most_steps: int) -> None:
+        """All tasks, in a bounded number of batches."""
+        for _ in range(most_steps):
+            if not self.runner.step():
+                break
+        else:
+            raise AssertionError("the queue does not come to rest")
+        assert not self.queue.matching(TaskFilter(statuses=["enqueued", "processing"]))
 
     def task(self, task: Task) -> Task:
         found = self.queue.task(task.uid)

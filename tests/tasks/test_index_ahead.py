@@ -54,12 +54,7 @@ def put_back(harness: TaskHarness) -> Iterator[None]:
 
 def run(harness: TaskHarness) -> None:
     """All tasks, in a bounded number of batches, none of which is empty."""
-    for _ in range(_MOST_STEPS):
-        if not harness.runner.step():
-            break
-    else:
-        raise AssertionError("the queue does not come to rest")
-    assert not harness.queue.matching(TaskFilter(statuses=["enqueued", "processing"]))
+    harness.come_to_rest(_MOST_STEPS)
     batches = harness.queue.list_batches(TaskFilter(), 100, None, False).results
     assert all(batch.stats["totalNbTasks"] for batch in batches)
 
