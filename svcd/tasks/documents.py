@@ -125,10 +125,6 @@ class DocumentWriter:
         """How many distinct documents the additions of the present task have named so far."""
         return self._distinct.count
 
-    def positions(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """The tokens of a document's searchable attributes, by position."""
-        return self._analysis.positions(document)
-
     def values(self, document: Mapping[str, Any]) -> dict[str, FieldValues]:
         """The values of a document's attributes that the settings keep, for filters, facets and sorting."""
         return self._analysis.values(document)
@@ -360,7 +356,7 @@ class DocumentWriter:
         text = self._text(held.document)
         if before and before.json == text and not vectors:
             return None
-        location = self._location(document_id, held.document)
+        location = _location(self._geo, document_id, held.document)
         self._number_nested(held.document)
         has_other_words = before is None or not self._analysis.has_same_words(json_text.loads(before.json), held.document)
         return DocumentChange(held.docid, document_id, text, None, _counted(held.document), held.names_before, bytes_before,
@@ -396,24 +392,27 @@ class DocumentWriter:
         if len(self._writer.field_numbers) > MAX_FIELDS:
             raise IndexingFailure(_too_many_fields())
 
-    def _location(self, document_id: str, document: Document) -> DocumentLocation:
-        try:
-            return self._geo.location(document_id, document)
-        except ApiError as error:
-            raise IndexingFailure(error) from error
 
-    def extract_all_locations(self) -> None:
-        """Extract the locations of all stored documents again. Raises IndexingFailure."""
-        self._writer.clear_locations()
-        locations: dict[int, DocumentLocation] = {}
-        last = -1
-        while self._geo.are_kept and (part := self._writer.all_stored(last, _PORTION)):
-            locations.update((each.docid, self._location(each.document_id, json_text.loads(each.json))) for each in part)
-            last = part[-1].docid
-            if len(locations) > _MAX_LOCATIONS:
-                self._writer.write_locations(locations)
-                locations.clear()
-        self._writer.write_locations(locations)
+def extract_all_locations(writer: IndexWriter) -> None:
+    """Extract the locations of all stored documents again, as the settings of the index want. Raises IndexingFailure."""
+    geo = GeoExtraction.of(IndexSettings.of(writer.settings))
+    writer.clear_locations()
+    locations: dict[int, DocumentLocation] = {}
+    last = -1
+    while geo.are_kept and (part := writer.all_stored(last, _PORTION)):
+        locations.update((each.docid, _location(geo, each.document_id, json_text.loads(each.json))) for each in part)
+        last = part[-1].docid
+        if len(locations) > _MAX_LOCATIONS:
+            writer.write_locations(locations)
+            locations.clear()
+    writer.write_locations(locations)
+
+
+def _location(geo: GeoExtraction, document_id: str, document: Document) -> DocumentLocation:
+    try:
+        return geo.location(document_id, document)
+    except ApiError as error:
+        raise IndexingFailure(error) from error
 
 
 def _unused_docids(taken: DocIds) -> Iterator[int]:

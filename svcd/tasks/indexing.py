@@ -27,10 +27,10 @@ from svcd.schema.field_values import COORDINATES, field_values, kept_fields
 from svcd.schema.index_settings import IndexSettings
 from svcd.schema.settings import Redo
 from svcd.tasks import batching, embedding
-from svcd.tasks.analysis import AnalysisProcess
+from svcd.tasks.analysis import Analysis, AnalysisProcess
 from svcd.tasks.batching import KINDS
 from svcd.tasks.embedding import EMBEDDING
-from svcd.tasks.documents import DocumentWriter, GeoExtraction, IndexingFailure, read_payload
+from svcd.tasks.documents import DocumentWriter, GeoExtraction, IndexingFailure, extract_all_locations, read_payload
 from svcd.tasks.indexing_client import MemoryBudget, ReportProgress
 
 _CHUNK = 500  # documents per look-up in the index
@@ -444,7 +444,7 @@ def _settings(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: Memory
     redo = settings_table.redo_of(before, after)
     if Redo.FACETS in redo:
         if GeoExtraction.of(IndexSettings.of(before)) != GeoExtraction.of(IndexSettings.of(after)):
-            DocumentWriter(writer, 0).extract_all_locations()
+            extract_all_locations(writer)
         _update_values(writer, before, after, progress)
     if Redo.WORDS in redo:
         _reindex(writer, progress)
@@ -467,9 +467,9 @@ def _change_embedders(writer: IndexWriter, before: Mapping[str, Any], after: Map
 def _reindex(writer: IndexWriter, progress: Progress) -> None:
     """Analyze every document again, in portions."""
     writer.clear_words()
-    documents = DocumentWriter(writer, 0)
+    analysis = Analysis(IndexSettings.of(writer.settings))
     for part in _all_documents(writer, progress):
-        writer.write_words([(docid, documents.positions(document)) for docid, document in part])
+        writer.write_words([(docid, analysis.positions(document)) for docid, document in part])
 
 
 def _update_values(writer: IndexWriter, before: Mapping[str, Any], after: Mapping[str, Any], progress: Progress) -> None:

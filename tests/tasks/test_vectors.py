@@ -442,6 +442,13 @@ def test_a_removed_embedder_gives_back_what_users_gave(films: TaskHarness, servi
     assert films.documents()[1] == {"id": 1, "t": "y", "u": "q"}
 
 
+@pytest.mark.parametrize("others", [{"stopWords": ["x"]}, {"filterableAttributes": ["_geo"]}, {"searchableAttributes": ["u"]}])
+def test_an_embedder_goes_with_a_change_of_other_settings(films: TaskHarness, service: Service, others: dict[str, Any]) -> None:
+    assert change(films, service, None, **others) == []
+    row = films.instance.index("movies")
+    assert row and row.stats["embeddings"] == 0
+
+
 def test_vectors_of_other_lengths_are_not_lost(films: TaskHarness, service: Service) -> None:
     service.length = 3
     before = shown(films)
