@@ -189,7 +189,7 @@ class Instance(DataFolderReader):
         try:
             with self._readers.transaction(self.index_path(uuid)) as connection:
                 return stored_outcomes(connection)
-        except sqlite3.OperationalError:  # the file was never made
+        except sqlite3.DatabaseError:  # the file was never made, or is damaged, which its next batch finds
             return None
 
     def stale_indexes(self) -> list[str]:
@@ -204,7 +204,7 @@ class Instance(DataFolderReader):
         try:
             with self._readers.transaction(self.index_path(uuid)) as connection:
                 return is_stale(connection, documents)
-        except sqlite3.OperationalError:  # the file is lost
+        except sqlite3.DatabaseError:  # the file is lost or damaged
             return False
 
     @property
