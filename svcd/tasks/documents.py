@@ -34,6 +34,8 @@ Document = dict[str, Any]
 MAX_FIELDS = 65_535
 _PORTION = 500  # documents read together
 _WRITTEN_AT_ONCE = 250  # documents whose terms and values are in memory together: these take many times the bytes of the text
+# Bytes of text per portion that another process analyzes: while a portion is parsed, the process works at what was sent before.
+_SENT_AT_ONCE = 256 << 10
 _MOST_ORDERS = 1000
 _MAX_LOCATIONS = 10_000  # written together: with so many, nearly every block of a million points is touched once, not repeatedly
 _CONTAINERS = frozenset((dict, list))  # types of values that contain others
@@ -106,7 +108,7 @@ class DocumentWriter:
         # Parts of portions that the process analyzes: not in the index yet, and not pending any more.
         self._sent: deque[_Part] = deque()
         self._sent_ids: set[str] = set()
-        self._limit = limit
+        self._limit = min(limit, _SENT_AT_ONCE) if process else limit
         self._pending: dict[str, _Pending] = {}
         self._pending_bytes = 0
         # A deleted document keeps its docid until the batch ends: a later task may add it again.
