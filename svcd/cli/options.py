@@ -449,7 +449,7 @@ OPTIONS: tuple[Option, ...] = (
                  "when searches queue up, one less than there are cores at most, and end when idle. Linux only."),
 
     Option("--search-memory", SIZE, "Search", example="64 MiB",
-           default_description="a tenth of the indexes searched, 32 to 128 MiB, at most an eighth of the memory",
+           default_description="a twentieth of the indexes searched, 24 to 56 MiB, at most an eighth of the memory",
            about="Memory for what searches keep for later ones, in all processes together: a quarter of it answers, the rest "
                  "parts of the indexes."),
 

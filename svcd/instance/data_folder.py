@@ -74,9 +74,9 @@ class IndexSnapshot:
 
 
 # Bounds of what is kept between searches, in all processes together; it grows with the indexes because cached sets do.
-MIN_CACHE_BYTES, MAX_CACHE_BYTES = 32 << 20, 128 << 20
+MIN_CACHE_BYTES, MAX_CACHE_BYTES = 24 << 20, 56 << 20
 _ANSWER_PART = 4  # this fraction of it is for answers, the others for what readers cache
-_CACHE_PART = 10  # the cache may take this fraction of the bytes of all indexes that were read
+_CACHE_PART = 20  # the cache may take this fraction of the bytes of all indexes that were read
 _MEMORY_PART = 8  # and this one of the memory of the machine
 INDEX_COLUMNS = "uid, uuid, created_at, updated_at, primary_key, stats"  # in the order of the fields of IndexRow
 _ROWS = f"SELECT {INDEX_COLUMNS} FROM indexes WHERE uid IN (SELECT value FROM json_each(?)) ORDER BY uid"

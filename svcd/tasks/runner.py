@@ -88,7 +88,7 @@ class Runner:
     def __init__(self, instance: Instance, *, workers: int = 1, limits: Limits = Limits(), budget: MemoryBudget = MemoryBudget(),
                  on_batch: OnBatch = lambda batch, tasks: None, on_bug: Callable[[str], None] = print,
                  make_writer: Callable[[int], IndexingProcess] = IndexingProcess, retry_s: float = 1.0,
-                 quiet_s: float = 0.3, spare_s: float = 30.0, folders: global_tasks.Folders = global_tasks.Folders(),
+                 quiet_s: float = 0.3, spare_s: float = 5.0, folders: global_tasks.Folders = global_tasks.Folders(),
                  networks: Sequence[str] = (), payload_limit: int = 100_000_000, cluster: Cluster | None = None) -> None:
         self._instance = instance
         self._queue = instance.queue

@@ -94,18 +94,18 @@ def test_larger_indexes_have_more_room_between_searches(
     monkeypatch.setattr("svcd.instance.data_folder.MIN_CACHE_BYTES", least)
     monkeypatch.setattr("svcd.instance.data_folder.MAX_CACHE_BYTES", most)
     rooms, bytes_of_all = [], 0
-    for number, kib in enumerate([16, 400, 400]):
+    for number, kib in enumerate([16, 800, 800]):
         create(instance, f"films{number}", f"u{number}")
         bytes_of_all += _fill(instance.index_path(f"u{number}"), kib << 10)
         with library.read(f"films{number}"):
             rooms.append(_kept(library))
-            assert rooms[-1] == min(max(bytes_of_all // 10, least), most)
+            assert rooms[-1] == min(max(bytes_of_all // 20, least), most)
     assert rooms[0] == least < rooms[1] < rooms[2]
     for uuid in ("u0", "u1"):
         library.forget(uuid)
-    size = _fill(instance.index_path("u2"), 2 << 20)
+    size = _fill(instance.index_path("u2"), 3 << 20)
     with library.read("films2"):
-        assert _kept(library) == most < size // 10
+        assert _kept(library) == most < size // 20
         library.limit_cache(3 << 20)
         assert _kept(library) == 3 << 20 == 4 * library.answer_limit
         library.share_cache(3)
