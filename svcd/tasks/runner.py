@@ -21,13 +21,11 @@ import threading
 import uuid as uuids
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import takewhile
 from typing import Any
 
 from svcd.base import logs, quantities
 from svcd.base.errors import error_object
 from svcd.index import kept_embeddings
-from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.disk_space import MOST_BYTES
 from svcd.instance import applied_log
 from svcd.instance.applied_log import BegunBatch, ClusterStopped
@@ -36,15 +34,7 @@ from svcd.instance.instance import Instance
 from svcd.instance.queue import SPACE_FREEING_KINDS, RunningBatch
 from svcd.instance.task_records import SUCCEEDED, Batch, Task
 from svcd.tasks import batching, global_tasks, views
-from svcd.tasks.batching import (
-    INDEX_DELETION,
-    KINDS,
-    NEWEST_ALONE,
-    IndexState,
-    Limits,
-    Plan,
-    changes_index,
-)
+from svcd.tasks.batching import INDEX_DELETION, Limits, Plan, changes_index
 from svcd.tasks.indexing_client import (
     IndexingProcess,
     IndexingProcessCrashed,
@@ -56,15 +46,9 @@ from svcd.tasks.indexing_client import (
 )
 from svcd.tasks.jobs import ALL_INDEXES, Job, Maintenance
 from svcd.tasks.outcomes import crash_message, describe, digest, failed_task, sealed_outcome, with_outcome
+from svcd.tasks.planning import Planner, Running
 from svcd.tasks.shared_log import Cluster
 from svcd.tasks.views import task_line
-
-_BY_RANK = sorted((kind for kind, row in KINDS.items() if row.rank < 9), key=lambda kind: KINDS[kind].rank)
-_BESIDE = {kind for kind, row in KINDS.items() if row.runs_beside}
-_ARCHIVES = {kind for kind, row in KINDS.items() if row.is_archive}
-_INDEX_KINDS = [kind for kind, row in KINDS.items() if row.rank == 9]
-
-_RECORDED = [kind for kind, row in KINDS.items() if row.is_recorded and not row.is_global and not row.is_archive]
 
 _MOST_CRASHES = 3
 
@@ -92,7 +76,7 @@ class Runner:
                  networks: Sequence[str] = (), payload_limit: int = 100_000_000, cluster: Cluster | None = None) -> None:
         self._instance = instance
         self._queue = instance.queue
-        self._limits = limits
+        self._planner = Planner(instance, limits)
         self._budget = budget
         self._folders = folders
         self._networks = list(networks)
@@ -214,89 +198,28 @@ class Runner:
             if self._waiting or not self._cluster.is_leading():
                 return False
         global_tasks.clean_up(self._queue)
-        plan = self._next_plan()
+        plan = self._planner.next_plan(self._running())
         if plan is None:
             return False
         if self._cluster is not None:
-            return self._cluster.begin(plan.tasks, plan.shape, self._strategy(plan))
+            return self._cluster.begin(plan.tasks, plan.shape, self._planner.strategy(plan))
         return self._start_batch(plan)
-
-    def _next_plan(self) -> Plan | None:
-        kinds = self._queue.enqueued_kinds()
-        for kind in _BY_RANK:
-            if kind in kinds and (plan := self._plan_of_rank(kind)):
-                return plan
-        # While a dump or snapshot waits for idle indexes, no further batch of an index may start.
-        return self._plan_of_oldest_task() if kinds & set(_INDEX_KINDS) and not kinds & _ARCHIVES else None
 
     def _recover(self) -> bool:
         """Once after the start: end tasks whose effect was committed before the stop, before anything can cancel them."""
         if self._cluster is not None:  # its batches are run again, and answer with the stored outcomes
             self._instance.discard_unlisted_files([job.index_uid for job in self._waiting])
             return False
-        plans = []
-        for index_uid in self._queue.enqueued_indexes():
-            uuid = self._instance.uuid_of(index_uid)
-            applied = self._instance.batch_outcomes(uuid) if uuid else None
-            if applied and (tasks := self._already_applied(index_uid, applied)):
-                plans.append(Plan(tasks, batching.ALREADY_APPLIED, batching.UNSPECIFIED))
+        plans = self._planner.already_applied()
         self._instance.discard_unlisted_files([plan.tasks[0].index_uid or "" for plan in plans])
         return any([self._start_batch(plan) for plan in plans])  # noqa: C419 (no short circuit: all are started)
 
-    def _already_applied(self, index_uid: str, applied: BatchOutcomes) -> list[Task]:
-        """The first enqueued tasks of an index, up to the last that its file already contains."""
-        upcoming = self._queue.enqueued(_RECORDED, index_uid=index_uid)
-        return list(takewhile(lambda task: applied.covers(task.uid, task.enqueued_at), upcoming))
-
-    def _plan_of_rank(self, kind: str) -> Plan | None:
-        tasks = self._queue.enqueued([kind], newest_first=KINDS[kind].taken == NEWEST_ALONE)
-        if kind in _BESIDE:
-            tasks = (task for task in tasks if self._export is None)
-        elif kind in _ARCHIVES:
-            tasks = (task for task in tasks if self._is_idle())
-        elif not KINDS[kind].is_global:  # a compaction waits until its index is idle
-            tasks = (task for task in tasks if self._can_start_on(task.index_uid))
-        return batching.plan_by_rank(kind, tasks)
-
-    def _can_start_on(self, index_uid: str | None) -> bool:
+    def _running(self) -> Running:
         with self._changed:
-            return (index_uid not in self._busy and ALL_INDEXES not in self._busy
-                    and len(self._busy) < len(self._writers))
-
-    def _is_idle(self) -> bool:
-        with self._changed:
-            return not self._busy
-
-    def _plan_of_oldest_task(self) -> Plan | None:
-        """The batch of the oldest task whose index is idle; nothing overtakes a swap that names its index."""
-        swaps = list(self._queue.enqueued(["indexSwap"]))
-        waiting: set[str] = set()
-        for task in self._queue.enqueued(_INDEX_KINDS):
-            uids = global_tasks.indexes_of(task)
-            if waiting.isdisjoint(uids) and (plan := self._plan_for_task(task, uids, swaps)):
-                return plan
-            waiting.update(uids)
-        return None
-
-    def _plan_for_task(self, task: Task, uids: Sequence[str], swaps: Sequence[Task]) -> Plan | None:
-        if task.kind == "indexSwap":
-            with self._changed:
-                is_free = not any(index_uid in self._busy for index_uid in (*uids, ALL_INDEXES))
-            return batching.plan_by_rank(task.kind, iter([task])) if is_free else None
-        if not self._can_start_on(task.index_uid):
-            return None
-        barrier = min((swap.uid for swap in swaps if task.index_uid in global_tasks.indexes_of(swap)), default=None)
-        following = self._queue.enqueued(_INDEX_KINDS, index_uid=task.index_uid)
-        before = takewhile(lambda each: barrier is None or each.uid < barrier, following)
-        row = self._instance.index(task.index_uid or "")
-        return batching.plan_for_index(before, IndexState(row is not None, row.primary_key if row else None), self._limits)
-
-    def _strategy(self, plan: Plan) -> str:
-        is_all = plan.shape in batching.JOINS and len(plan.tasks) == self._queue.count_enqueued()
-        return batching.ALL_TASKS if is_all else plan.strategy
+            return Running(frozenset(self._busy), len(self._writers), self._export is not None)
 
     def _start_batch(self, plan: Plan) -> bool:
-        running = self._queue.start(plan.tasks, self._strategy(plan), describe)
+        running = self._queue.start(plan.tasks, self._planner.strategy(plan), describe)
         self._start_job(Job(plan, running, plan.tasks[0].index_uid or ALL_INDEXES))
         return True
 
@@ -335,12 +258,12 @@ class Runner:
         held: set[str] = set()  # indexes for which an earlier batch waits
         for job in waiting:
             if job.kind.is_global or job.kind.is_archive:  # it begins when all before it have ended, and all after it wait
-                if held or not self._is_idle():
+                if held or self._running().indexes:
                     return False
             elif job.kind.runs_beside:
                 if self._export is not None:
                     continue
-            elif job.index_uid in held or not self._can_start_on(job.index_uid):
+            elif job.index_uid in held or not self._running().leaves_free(job.index_uid):
                 held.add(job.index_uid)
                 continue
             with self._changed:
@@ -807,7 +730,7 @@ class Runner:
 
     def _is_committed(self, job: Job, target: IndexRow) -> bool:
         applied, first = self._instance.batch_outcomes(target.uuid), job.plan.tasks[0]
-        return applied is not None and KINDS[first.kind].is_recorded and applied.covers(first.uid, first.enqueued_at)
+        return applied is not None and job.kind.is_recorded and applied.covers(first.uid, first.enqueued_at)
 
     def _is_committed_after_reset(self, job: Job, target: IndexRow, writer: IndexingProcess) -> bool:
         """After the death of the process: was the batch committed? Has an unseen commit revealed or overwritten first."""

@@ -1,0 +1,100 @@
+"""Chooses the batch that runs next, by what waits in the queue and what is running. See docs/tasks-and-batches.md."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+from svcd.instance.instance import Instance
+from svcd.instance.task_records import Task
+from svcd.tasks import batching, global_tasks
+from svcd.tasks.batching import KINDS, NEWEST_ALONE, IndexState, Limits, Plan
+from svcd.tasks.jobs import ALL_INDEXES
+
+_BY_RANK = sorted((kind for kind, row in KINDS.items() if row.rank < 9), key=lambda kind: KINDS[kind].rank)
+_BESIDE = {kind for kind, row in KINDS.items() if row.runs_beside}
+_ARCHIVES = {kind for kind, row in KINDS.items() if row.is_archive}
+_INDEX_KINDS = [kind for kind, row in KINDS.items() if row.rank == 9]
+_RECORDED = [kind for kind, row in KINDS.items() if row.is_recorded and not row.is_global and not row.is_archive]
+
+
+class Running(NamedTuple):
+    """What runs at a moment. indexes: those with a batch or maintenance, ALL_INDEXES for an archive; most: of these at once."""
+
+    indexes: frozenset[str]
+    most: int
+    is_exporting: bool
+
+    def leaves_free(self, index_uid: str | None) -> bool:
+        """May a batch of the index start beside it?"""
+        return len(self.indexes) < self.most and self.leaves_alone([index_uid])
+
+    def leaves_alone(self, uids: Sequence[str | None]) -> bool:
+        """Does nothing that runs concern any of these indexes?"""
+        return self.indexes.isdisjoint((*uids, ALL_INDEXES))
+
+
+class Planner:
+    """Plans batches of an instance, within limits."""
+
+    def __init__(self, instance: Instance, limits: Limits) -> None:
+        self._instance = instance
+        self._queue = instance.queue
+        self._limits = limits
+
+    def next_plan(self, running: Running) -> Plan | None:
+        """The batch that may start now; None when there is none."""
+        kinds = self._queue.enqueued_kinds()
+        for kind in _BY_RANK:
+            if kind in kinds and (plan := self._plan_of_rank(kind, running)):
+                return plan
+        # While a dump or snapshot waits for idle indexes, no further batch of an index may start.
+        return self._plan_of_oldest_task(running) if kinds & set(_INDEX_KINDS) and not kinds & _ARCHIVES else None
+
+    def strategy(self, plan: Plan) -> str:
+        """Why the batch has the tasks that it has."""
+        is_all = plan.shape in batching.JOINS and len(plan.tasks) == self._queue.count_enqueued()
+        return batching.ALL_TASKS if is_all else plan.strategy
+
+    def already_applied(self) -> list[Plan]:
+        """After a start: the tasks whose effect was committed before the stop, in a batch for each index."""
+        plans = []
+        for index_uid in self._queue.enqueued_indexes():
+            uuid = self._instance.uuid_of(index_uid)
+            if applied := self._instance.batch_outcomes(uuid) if uuid else None:
+                upcoming = self._queue.enqueued(_RECORDED, index_uid=index_uid)
+                if tasks := [*takewhile(lambda task: applied.covers(task.uid, task.enqueued_at), upcoming)]:
+                    plans.append(Plan(tasks, batching.ALREADY_APPLIED, batching.UNSPECIFIED))
+        return plans
+
+    def _plan_of_rank(self, kind: str, running: Running) -> Plan | None:
+        tasks = self._queue.enqueued([kind], newest_first=KINDS[kind].taken == NEWEST_ALONE)
+        if kind in _BESIDE:
+            tasks = (task for task in tasks if not running.is_exporting)
+        elif kind in _ARCHIVES:
+            tasks = (task for task in tasks if not running.indexes)
+        elif not KINDS[kind].is_global:  # a compaction waits until its index is idle
+            tasks = (task for task in tasks if running.leaves_free(task.index_uid))
+        return batching.plan_by_rank(kind, tasks)
+
+    def _plan_of_oldest_task(self, running: Running) -> Plan | None:
+        """The batch of the oldest task whose index is idle; nothing overtakes a swap that names its index."""
+        swaps = list(self._queue.enqueued(["indexSwap"]))
+        waiting: set[str] = set()
+        for task in self._queue.enqueued(_INDEX_KINDS):
+            uids = global_tasks.indexes_of(task)
+            if waiting.isdisjoint(uids) and (plan := self._plan_for_task(task, uids, swaps, running)):
+                return plan
+            waiting.update(uids)
+        return None
+
+    def _plan_for_task(self, task: Task, uids: Sequence[str], swaps: Sequence[Task], running: Running) -> Plan | None:
+        if task.kind == "indexSwap":
+            return batching.plan_by_rank(task.kind, iter([task])) if running.leaves_alone(uids) else None
+        if not running.leaves_free(task.index_uid):
+            return None
+        barrier = min((swap.uid for swap in swaps if task.index_uid in global_tasks.indexes_of(swap)), default=None)
+        following = self._queue.enqueued(_INDEX_KINDS, index_uid=task.index_uid)
+        before = takewhile(lambda each: barrier is None or each.uid < barrier, following)
+        row = self._instance.index(task.index_uid or "")
+        return batching.plan_for_index(before, IndexState(row is not None, row.primary_key if row else None), self._limits)
