@@ -145,26 +145,31 @@ class Node:
         until = time.monotonic() + self._timeout_s
         result = self._awaited[identity] = []
         try:
-            number = self._append(identity, {**entry, "at": quantities.now()}, until)
-            self._apply_up_to(number, until)
+            number, body = self._append(identity, {**entry, "at": quantities.now()}, until)
+            self._apply_up_to(number, body, until)
         finally:
             self._awaited.pop(identity, None)
         return result[0]
 
-    def _append(self, identity: str, entry: Entry, until: float) -> int:
+    def _append(self, identity: str, entry: Entry, until: float) -> tuple[int, bytes]:
+        """The number of the entry, and its bytes."""
         while True:
             try:
-                return self.log.append(identity, entries.encode(self.log, identity, entry))
+                body = entries.encode(self.log, identity, entry)
+                return self.log.append(identity, body), body
             except Unavailable:
                 if self._stopping or time.monotonic() + RETRY_S > until:
                     raise
                 time.sleep(RETRY_S)
 
-    def _apply_up_to(self, number: int, until: float) -> None:
+    def _apply_up_to(self, number: int, body: bytes, until: float) -> None:
+        """Apply the log up to an entry of this node, which need not be read again when nothing came before it."""
         while self.position.applied < number:
             if self._applying.acquire(timeout=max(0.0, until - time.monotonic())):
                 try:
-                    if self.position.applied < number:
+                    if self.position.applied == number - 1:
+                        self._apply([(number, body)])
+                    elif self.position.applied < number:
                         self._apply(self.log.read(self.position.applied, MOST_ENTRIES, 0))
                 except (sqlite3.Error, OSError, MissingPiece, Damaged, Trimmed) as error:
                     raise Unavailable(f"this node could not apply the log: {error}") from None

@@ -130,10 +130,15 @@ class RqliteLog:
                 return [(number, base64.b64decode(body)) for number, body in rows]
             if now >= deadline:
                 return []
-            pause = _BUSY_POLL_S if now < self._busy_until else _QUIET_POLL_S
-            with self._appended:
-                if self._appends == appends and not self._closed.is_set():
-                    self._appended.wait(min(pause, deadline - now))
+            self._rest(appends, _BUSY_POLL_S if now < self._busy_until else _QUIET_POLL_S, deadline)
+
+    def _rest(self, appends: int, pause_s: float, deadline: float) -> None:
+        """Wait before the next look. Who appends knows that entry, but what follows from it may come soon."""
+        with self._appended:
+            if not self._appended.wait_for(lambda: self._appends != appends, min(pause_s, deadline - time.monotonic())):
+                return
+        self._busy_until = time.monotonic() + _BUSY_FOR_S
+        self._closed.wait(min(_BUSY_POLL_S, deadline - time.monotonic()))
 
     def last(self) -> int:
         rows, = self._query("strong", [_LAST])
@@ -192,6 +197,7 @@ class RqliteLog:
     def close(self) -> None:
         self._closed.set()
         with self._appended:
+            self._appends += 1
             self._appended.notify_all()
         for server in self._servers:
             server.close()
