@@ -32,7 +32,7 @@ import pytest
 
 from svcd.instance.task_records import CANCELED, FAILED, SUCCEEDED, Task
 from svcd.remote import retries
-from svcd.tasks import export, exports, runner
+from svcd.tasks import export, exports, planning
 from svcd.tasks.indexing_client import IndexingProcessDied
 from tests.support.scripted_server import Received, Reply, ScriptedServer, in_turn, scripted
 from tests.tasks.conftest import LocalWriter, TaskHarness
@@ -326,7 +326,7 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 def write(harness: TaskHarness) -> None:
     """Run the tasks of indexes, which an export would not hold up, before it goes on."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(runner, "_BY_RANK", [])
+        patched.setattr(planning, "_BY_RANK", [])
         harness.run()
 
 
