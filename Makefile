@@ -3,6 +3,8 @@
 # make quick    the same without the slow ones
 # make soak     the tests that try to break what svcd promises (tests/faults) in their long form: 90 minutes on two cores with nothing
 #               else to do; prints what was measured; ARGS="-k histories" for some of them
+# make soak-cluster
+#               the same of three nodes and their log: 1,000 faults, a node that was away for 100,000 tasks; as root, on Linux: an hour
 # make check    check the sources alone: faults that ruff finds, types
 # make browser  install what the tests of the page drive: Chromium and its driver (as root, on Debian and its kin)
 # make store    install an object store for the tests of snapshots: s3rver, 14 MB, by npm
@@ -20,7 +22,7 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: run test quick soak check browser store cluster examples docs dist clean
+.PHONY: run test quick soak soak-cluster check browser store cluster examples docs dist clean
 .DEFAULT_GOAL := test
 
 run: $(VENV)/ready-to-run
@@ -33,7 +35,10 @@ quick: check
 	$(VENV)/bin/python -m pytest -m "not slow" $(ARGS)
 
 soak: $(VENV)/ready-to-test
-	@$(VENV)/bin/python -m tests.faults.soak $(ARGS)
+	@$(VENV)/bin/python -m tests.faults.soak tests/faults --ignore tests/faults/test_cluster.py $(ARGS)
+
+soak-cluster: cluster $(VENV)/ready-to-test
+	@$(VENV)/bin/python -m tests.faults.soak tests/cluster tests/faults/test_cluster.py $(ARGS)
 
 check: $(VENV)/ready-to-test
 	$(VENV)/bin/ruff check --quiet

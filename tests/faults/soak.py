@@ -1,6 +1,8 @@
 """`make soak`: the tests of this folder in their long form, and the table of what they measured.
 
-    python -m tests.faults.soak [options of pytest, as -k histories]
+    python -m tests.faults.soak PATHS [options of pytest, as -k histories]
+
+`make soak-cluster` does the same with the tests of clusters, which `make soak` leaves out.
 
 The exit status is 1 when a promise did not hold. A row that says `skipped` was not tried: what it needs is not installed.
 """
@@ -27,7 +29,7 @@ def main(args: Sequence[str]) -> int:
         figures = Path(folder) / "figures"
         figures.touch()
         environ = {**os.environ, "SVCD_SOAK": "1", "SVCD_FIGURES": str(figures)}
-        status = subprocess.call([sys.executable, "-m", "pytest", "-v", "tests/faults", *args], cwd=ROOT, env=environ)
+        status = subprocess.call([sys.executable, "-m", "pytest", "-v", *args], cwd=ROOT, env=environ)
         rows = [json.loads(line) for line in figures.read_text().splitlines()]
     print(table(rows))
     print(f"{len(rows)} figures in {(time.monotonic() - begin) / 60:.0f} minutes")

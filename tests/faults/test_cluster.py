@@ -13,21 +13,27 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from svcd.cluster.log import Log, Trimmed, open_log
+from svcd.cluster.members import TRIM_AFTER
 from tests.faults.conftest import IS_LONG
-from tests.support.cluster import Node, Nodes
+from tests.support.cluster import KEY, Node, Nodes
 from tests.support.daemon import ROOT
 from tests.support.log_servers import KINDS, LogServers
 from tests.support.partitions import Machines, machines
+from tests.support.small_disks import Filled, small_disk
 
 pytestmark = pytest.mark.slow
 
 CLIENTS = 3
+WRITERS = 8
+SERVER_DISK = "400m"
 EQUAL_WITHIN_S = {"rqlite": 5.0, "nats": 5.0}
 TAKEOVER_S = {"rqlite": 3.0, "nats": 8.0}
 MOVED = str(ROOT / "tests/support/moved_clock")
@@ -43,6 +49,7 @@ class Setting:
     servers: LogServers
     nodes: Nodes
     folder: Path
+    disks: list[Filled]  # of the servers
 
     def clock(self, number: int, seconds: float) -> None:
         """Move the clock of a node."""
@@ -52,9 +59,11 @@ class Setting:
 @pytest.fixture(scope="module", params=["rqlite", pytest.param("nats", marks=pytest.mark.skipif(not IS_LONG, reason="a long run"))])
 def setting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
     folder = tmp_path_factory.mktemp(request.param)
-    with machines(3, 7 if request.param == "rqlite" else 8) as made:
+    with ExitStack() as opened:
+        made = opened.enter_context(machines(3, 7 if request.param == "rqlite" else 8))
         hosts = [made.address(number) for number in range(3)]
         servers = KINDS[request.param](folder / "log", hosts=hosts, wrappers=[made.command(number) for number in range(3)])
+        disks = [Filled(opened.enter_context(small_disk(servers.folder_of(number), SERVER_DISK))) for number in range(3)]
         nodes = Nodes(folder, servers.address, names=())
         nodes.all = [Node(name, folder, servers.address, host=hosts[number], port=7700, wrapper=[
             *made.command(number), "env", f"MOVED_CLOCK={folder}/clock{number}", f"PYTHONPATH={MOVED}:{ROOT}"])
@@ -63,7 +72,7 @@ def setting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             servers.start()
             servers.await_ready()
             nodes.start()
-            yield Setting(made, servers, nodes, folder)
+            yield Setting(made, servers, nodes, folder, disks)
         finally:
             nodes.close()
             servers.close()
@@ -119,6 +128,18 @@ def move_clock(at: Setting, number: int) -> Callable[[], None]:
     return lambda: at.clock(number, 0)
 
 
+def fill_disk(at: Setting, number: int) -> Callable[[], None]:
+    """The disk of a log server is full. It is started again when there is room: a server of NATS stores nothing before."""
+    at.disks[number].fill()
+
+    def undo() -> None:
+        at.disks[number].empty()
+        if at.servers.is_running(number):
+            at.servers.kill(number)
+        at.servers.start(number)
+    return undo
+
+
 def stutter(at: Setting, number: int) -> Callable[[], None]:
     """The log server runs a tenth of the time, as with a disk that is slow."""
     ended = threading.Event()
@@ -139,7 +160,7 @@ def stutter(at: Setting, number: int) -> Callable[[], None]:
     return undo
 
 
-FAULTS: tuple[Fault, ...] = (kill_node, pause_node, kill_server, pause_server, kill_machine, cut, lossy_network, move_clock, stutter)
+FAULTS: tuple[Fault, ...] = (kill_node, pause_node, kill_server, pause_server, kill_machine, cut, lossy_network, move_clock, fill_disk, stutter)
 
 
 # Clients
@@ -356,3 +377,64 @@ def test_another_node_leads_soon(setting: Setting, amount: Callable[[int, int], 
 
 def p99(times: list[float]) -> float:
     return sorted(times)[int(len(times) * 0.99)] * 1000 if times else 0.0
+
+
+def test_a_node_that_was_away_has_all_tasks_soon_and_the_log_is_trimmed(setting: Setting, amount: Callable[[int, int], int],
+                                                                       figure: Callable[..., None]) -> None:
+    kind, nodes = setting.servers.scheme, setting.nodes
+    wanted = int(os.environ.get("SVCD_CLUSTER_AWAY", amount(160, 100_000)))
+    away = next(node for node in nodes.all if node is not nodes.leader())
+    others = [node for node in nodes.all if node is not away]
+    away.kill()
+    begun = time.monotonic()
+    writers = [threading.Thread(target=write_many, args=(others[n % 2], f"w{n}", wanted // WRITERS)) for n in range(WRITERS)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    last = newest_task(others[0])
+    others[0].finished(last, within_s=600)
+    written_s, begun = time.monotonic() - begun, time.monotonic()
+    away.start()
+    nodes.await_true(away.is_ready, within_s=1200)
+    away.finished(last, within_s=1200)
+    caught_up_s = time.monotonic() - begun
+    assert away.ok("GET", "/indexes/many/stats")["numberOfDocuments"] == wanted // WRITERS * WRITERS
+    seconds_until_equal(nodes, last)
+    figure(f"{kind}: a node that was away for {wanted} tasks has them, its start included", caught_up_s, "s",
+           limit=f"sooner than they were written: {written_s:.0f} s")
+    log = open_log(setting.servers.address, 5.0)
+    try:
+        nodes.await_true(lambda: entries_left(log) <= 2 * TRIM_AFTER, within_s=60)
+        figure(f"{kind}: entries in the log after all nodes have applied all", entries_left(log), limit=f"{2 * TRIM_AFTER}")
+    finally:
+        log.close()
+    assert caught_up_s < max(written_s, 10.0) * 2
+
+
+def write_many(node: Node, name: str, count: int) -> None:
+    """Add documents one by one over one connection."""
+    connection = http.client.HTTPConnection(node.host, node.port, timeout=60)
+    for number in range(count):
+        connection.request("POST", "/indexes/many/documents", json.dumps([{"id": f"{name}-{number}", "text": f"film {number}"}]),
+                           {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"})
+        answer = connection.getresponse()
+        text = answer.read()
+        assert answer.status == 202, text
+    connection.close()
+
+
+def newest_task(node: Node) -> int:
+    """The uid of the newest task that a node knows."""
+    uid: int = node.ok("GET", "/tasks?limit=1")["results"][0]["uid"]
+    return uid
+
+
+def entries_left(log: Log) -> int:
+    """How many entries the log has not forgotten."""
+    first = 1
+    try:
+        log.read(0, 1, 0.0)
+    except Trimmed as trimmed:
+        first = trimmed.first
+    return log.last() - first + 1

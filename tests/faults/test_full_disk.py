@@ -23,49 +23,17 @@ from typing import Any
 import pytest
 
 from tests.support.daemon import Daemon, Reply
+from tests.support.small_disks import Filled, small_disk
 
 DISK = "48m"
 INDEXES = {"movies": 600, "books": 100, "songs": 100}  # documents
-FILLER = bytes(1 << 16)
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """An empty file system of 48 MB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    try:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(folder)], check=True,
-                       capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"a small file system can be mounted by root alone, and not everywhere: {error}")
-    try:
+    with small_disk(tmp_path / "disk", DISK) as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-class Filled:
-    """A file that takes all the room that is left."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "filler"
-
-    def fill(self) -> None:
-        with self._path.open("ab", buffering=0) as file:
-            for portion in (FILLER, FILLER[:4096], b"x"):
-                try:
-                    while file.write(portion) == len(portion):
-                        pass
-                except OSError:
-                    pass
-
-    def leave(self, room: int) -> None:
-        """Give back so many bytes of what was taken."""
-        os.truncate(self._path, max(0, self._path.stat().st_size - room))
-
-    def empty(self) -> None:
-        self._path.unlink()
 
 
 @pytest.fixture
