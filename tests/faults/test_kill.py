@@ -57,10 +57,10 @@ PAGE = 5000
 class Story:
     """A daemon, the writes it has acknowledged, and the model of them."""
 
-    def __init__(self, folder: Path, seed: int, large: Sequence[Mapping[str, Any]]) -> None:
-        """large: the documents of the large index, with identifiers from 1."""
+    def __init__(self, folder: Path, seed: int, large: Sequence[Mapping[str, Any]], bytecode: Mapping[str, str]) -> None:
+        """large: the documents of the large index, with identifiers from 1. bytecode: variables of all processes."""
         self.random = random.Random(seed)
-        self.daemon = Daemon(folder, ["--search-workers", "1"])
+        self.daemon = Daemon(folder, ["--search-workers", "1"], variables=bytecode)  # compiled, as an installation is
         self.writes = Writes(seed, len(large))
         self.kills = 0
         self.ready_s: list[float] = []  # after each start, until the first search was answered
@@ -317,9 +317,9 @@ def _documents(is_long: bool) -> list[dict[str, Any]]:
 
 
 def test_a_daemon_that_is_killed_again_and_again_loses_nothing(tmp_path: Path, amount: Callable[[int, int], int], seed: int,
-                                                               figure: Callable[..., None]) -> None:
+                                                               bytecode: Mapping[str, str], figure: Callable[..., None]) -> None:
     wanted, ready_s = amount(*KILLS), amount(*READY_S)
-    story = Story(tmp_path, seed, _documents(wanted == KILLS[1]))
+    story = Story(tmp_path, seed, _documents(wanted == KILLS[1]), bytecode)
     try:
         story.begin()
         full_checks = 0
