@@ -395,28 +395,6 @@ class DocumentWriter:
             raise IndexingFailure(_too_many_fields())
 
 
-def extract_all_locations(writer: IndexWriter) -> None:
-    """Extract the locations of all stored documents again, as the settings of the index want. Raises IndexingFailure."""
-    geo = GeoExtraction.of(IndexSettings.of(writer.settings))
-    writer.clear_locations()
-    locations: dict[int, DocumentLocation] = {}
-    last = -1
-    while geo.are_kept and (part := writer.all_stored(last, _PORTION)):
-        locations.update((each.docid, _location(geo, each.document_id, json_text.loads(each.json))) for each in part)
-        last = part[-1].docid
-        if len(locations) > _MAX_LOCATIONS:
-            writer.write_locations(locations)
-            locations.clear()
-    writer.write_locations(locations)
-
-
-def _location(geo: GeoExtraction, document_id: str, document: Document) -> DocumentLocation:
-    try:
-        return geo.location(document_id, document)
-    except ApiError as error:
-        raise IndexingFailure(error) from error
-
-
 def _unused_docids(taken: DocIds) -> Iterator[int]:
     """Unused docids, ascending. taken: the docids at the start of the batch, as deleted documents may come back."""
     end = taken.max() + 1 if taken else 0
@@ -473,6 +451,28 @@ class GeoExtraction:
         point = validate_geo(document_id, document) if self.has_points else None
         shape = read_geojson(document.get(_GEOJSON)) if self.has_shapes else None
         return DocumentLocation(point, None if shape is None else StoredShape(shape.bounds(), shape.packed()))
+
+
+def extract_all_locations(writer: IndexWriter) -> None:
+    """Extract the locations of all stored documents again, as the settings of the index want. Raises IndexingFailure."""
+    geo = GeoExtraction.of(IndexSettings.of(writer.settings))
+    writer.clear_locations()
+    locations: dict[int, DocumentLocation] = {}
+    last = -1
+    while geo.are_kept and (part := writer.all_stored(last, _PORTION)):
+        locations.update((each.docid, _location(geo, each.document_id, json_text.loads(each.json))) for each in part)
+        last = part[-1].docid
+        if len(locations) > _MAX_LOCATIONS:
+            writer.write_locations(locations)
+            locations.clear()
+    writer.write_locations(locations)
+
+
+def _location(geo: GeoExtraction, document_id: str, document: Document) -> DocumentLocation:
+    try:
+        return geo.location(document_id, document)
+    except ApiError as error:
+        raise IndexingFailure(error) from error
 
 
 # Payloads: NDJSON, one document per line, complete and synced when the task was acknowledged. A fault found now has

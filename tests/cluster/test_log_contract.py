@@ -13,7 +13,6 @@
 """
 from __future__ import annotations
 
-import os
 import statistics
 import threading
 import time
@@ -25,6 +24,7 @@ from urllib.parse import unquote
 import pytest
 
 from svcd.cluster.log import MOST_ENTRY_BYTES, MOST_PIECE_BYTES, Log, MissingPiece, Record, Trimmed, Unavailable, open_log
+from tests.faults.conftest import IS_LONG
 from tests.support.log_servers import PASSWORD, USER, LogServers, free_ports, running_servers
 from tests.support.memory_log import MemoryServers
 
@@ -32,7 +32,6 @@ LIMIT_S = 5.0
 THREADS = 4
 # How soon after the death of the leader an append is acknowledged again. Servers of NATS wait 4 to 9 s, as drawn by lot, before one
 # stands for election: of two, the first does so within 8 s in 96 of 100 cases.
-IS_LONG = os.environ.get("SVCD_SOAK") == "1"
 TAKEOVER_S = {"rqlite": 3.0, "nats": 11.0}
 _NAMES = count()
 

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults.conftest import IS_LONG
 from tests.support.cluster import Node, Nodes
 from tests.support.log_servers import LogServers, running_servers
 from tests.support.scripted_server import Received, Reply, ScriptedServer
@@ -30,8 +30,7 @@ FILMS = [{"id": 1, "title": "Alien"}, {"id": 2, "title": "Aliens"}, {"id": 3, "t
 
 
 # What the log itself must do is tested with both in every run.
-_WITH_NATS = pytest.param("nats", marks=pytest.mark.skipif(os.environ.get("SVCD_SOAK") != "1",
-                                                           reason="takes half a minute: with SVCD_SOAK=1"))
+_WITH_NATS = pytest.param("nats", marks=pytest.mark.skipif(not IS_LONG, reason="takes half a minute: with SVCD_SOAK=1"))
 
 
 @pytest.fixture(scope="module", params=["rqlite", _WITH_NATS])

@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -403,12 +403,9 @@ def test_a_node_that_was_away_has_all_tasks_soon_and_the_log_is_trimmed(setting:
     seconds_until_equal(nodes, last)
     figure(f"{kind}: a node that was away for {wanted} tasks has them, its start included", caught_up_s, "s",
            limit=f"sooner than they were written: {written_s:.0f} s")
-    log = open_log(setting.servers.address, 5.0)
-    try:
+    with closing(open_log(setting.servers.address, 5.0)) as log:
         nodes.await_true(lambda: entries_left(log) <= 2 * TRIM_AFTER, within_s=60)
         figure(f"{kind}: entries in the log after all nodes have applied all", entries_left(log), limit=f"{2 * TRIM_AFTER}")
-    finally:
-        log.close()
     assert caught_up_s < max(written_s, 10.0) * 2
 
 
