@@ -208,8 +208,9 @@ class TermReader:
     def _materialized(self) -> MaterializedReader:
         return MaterializedReader(self._transaction, self._made)
 
-    @cached_property
+    @property
     def _pairs(self) -> PairReader:
+        # Not kept: it would be in a cycle with this reader, and both would stay until Python looks for cycles.
         return PairReader(self._transaction, self._materialized, self.word_docids, self.prefix_docids,
                           self._vocabulary.first_terms)
 

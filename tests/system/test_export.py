@@ -188,6 +188,8 @@ def test_a_stop_does_not_wait(source: Daemon, host: Callable[[Target], ScriptedS
     assert target.is_full.wait(PATIENCE_S)
     began = time.monotonic()
     assert source.stop() == 0 and time.monotonic() - began < 3
+    before = [*target.taken]  # their acknowledgements may have come too late
     target.is_open.set()
     source.start()
-    assert ended(source, uid)["status"] == "succeeded" and sorted(target.taken) == [*range(100)]
+    assert ended(source, uid)["status"] == "succeeded" and {*target.taken} == {*range(100)}
+    assert len(before) < 10 and len(target.taken) <= 100 + len(before)
