@@ -3,7 +3,7 @@
 What is left out, and what it costs:
 - compiled packages (brotli, pyroaring): they run only with the Python and on the machine that they were made for. svcd has a
   replacement for each, and uses those that are installed beside it.
-- pip and tzdata: other packages name them for functions that svcd does not call.
+- tzdata: another package names it for functions that svcd does not call.
 """
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pathlib import Path
 from pip._vendor.packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
-# pip: the command `sqlite-utils install`; tzdata: time zones by name in dateutil, which parsing dates does not use.
-NOT_NEEDED = frozenset(("pip", "tzdata"))
+# tzdata: time zones by name in dateutil, which parsing dates does not use.
+NOT_NEEDED = frozenset(("tzdata",))
 # Of a package's metadata only what says whose it is: name, version, licences.
 _METADATA = re.compile(r"[^/]+\.dist-info/(METADATA|(licenses/.*)?(LICEN[CS]E|COPYING|NOTICE|AUTHORS)[^/]*)", re.IGNORECASE)
 

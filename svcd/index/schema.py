@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Any
 
 from svcd import __version__
 
@@ -30,156 +29,137 @@ LEAST_DOCUMENTS = 4_096
 # Rows of document_vectors are ordered by embedder, then by docid.
 DOCID_BITS = 40
 
-Create = Callable[[Any], None]  # given a sqlite_utils.Database
+Step = Callable[[sqlite3.Connection], None]
 
 
-def _create_instance(database: Any) -> None:
-    database["indexes"].create(
-        {"uid": str, "uuid": str, "created_at": int, "updated_at": int, "primary_key": str, "stats": str},
-        pk="uid", not_null={"uuid", "created_at", "updated_at", "stats"})
-    database["features"].create({"name": str, "enabled": int}, pk="name")
+def _create_instance(connection: sqlite3.Connection) -> None:
+    for statement in _INSTANCE_TABLES + _OUTBOX_TABLES + _KEY_TABLES + _CLUSTER_TABLES:
+        connection.execute(statement)
+
+
+_INSTANCE_TABLES = (
+    "CREATE TABLE indexes (uid TEXT PRIMARY KEY, uuid TEXT NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, "
+    "primary_key TEXT, stats TEXT NOT NULL)",
+    "CREATE TABLE features (name TEXT PRIMARY KEY, enabled INTEGER)",
     # One row at most; value: JSON of svcd.instance.network.
-    database["network"].create({"id": int, "value": str}, pk="id", not_null={"value"})
-    database["tasks"].create(
-        {"uid": int, "batch_uid": int, "index_uid": str, "status": str, "kind": str, "canceled_by": int,
-         "details": str, "error": str, "content": str, "payload": str, "payload_bytes": int, "custom_metadata": str,
-         "enqueued_at": int, "started_at": int, "finished_at": int},
-        pk="uid", not_null={"status", "kind", "enqueued_at"})
-    database["batches"].create(
-        {"uid": int, "details": str, "stats": str, "strategy": str, "started_at": int, "finished_at": int,
-         "earliest_enqueued_at": int, "latest_enqueued_at": int}, pk="uid")
-    for column in ("index_uid", "kind", "batch_uid", "canceled_by", "enqueued_at", "started_at", "finished_at"):
-        database["tasks"].create_index([column])
+    "CREATE TABLE network (id INTEGER PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE tasks (uid INTEGER PRIMARY KEY, batch_uid INTEGER, index_uid TEXT, status TEXT NOT NULL, kind TEXT NOT NULL, "
+    "canceled_by INTEGER, details TEXT, error TEXT, content TEXT, payload TEXT, payload_bytes INTEGER, custom_metadata TEXT, "
+    "enqueued_at INTEGER NOT NULL, started_at INTEGER, finished_at INTEGER)",
+    "CREATE TABLE batches (uid INTEGER PRIMARY KEY, details TEXT, stats TEXT, strategy TEXT, started_at INTEGER, "
+    "finished_at INTEGER, earliest_enqueued_at INTEGER, latest_enqueued_at INTEGER)",
+    *(f"CREATE INDEX idx_tasks_{column} ON tasks({column})" for column in (
+        "index_uid", "kind", "batch_uid", "canceled_by", "enqueued_at", "started_at", "finished_at")),
     # The runner asks for the oldest enqueued task of a kind or an index, always.
-    database["tasks"].create_index(["status", "kind", "uid"])
-    _create_webhooks(database)
-    _create_outbox(database)
-    _create_keys(database)
-    database["chat_workspaces"].create({"uid": str, "settings": str}, pk="uid", not_null={"settings"})
-    _create_applied_log(database)
-
-
-def _create_applied_log(database: Any) -> None:
-    # Of a node of a cluster: see svcd.instance.applied_log. One row of log_position at most.
-    database["log_position"].create({"id": int, "log": str, "applied": int, "term": int, "moment": int}, pk="id",
-                                    not_null={"log", "applied", "term", "moment"})
-    database["begun_batches"].create({"uid": int, "tasks": str, "shape": str, "strategy": str, "started_at": int, "end": str},
-                                     pk="uid", not_null={"tasks", "shape", "strategy", "started_at"})
-
-
-def _create_webhooks(database: Any) -> None:
-    database["webhooks"].create({"uuid": str, "url": str, "headers": str}, pk="uuid", not_null={"url", "headers"})
-
-
-def _create_outbox(database: Any) -> None:
+    "CREATE INDEX idx_tasks_status_kind_uid ON tasks(status, kind, uid)",
+    "CREATE TABLE chat_workspaces (uid TEXT PRIMARY KEY, settings TEXT NOT NULL)",
+)
+_OUTBOX_TABLES = (
+    "CREATE TABLE webhooks (uuid TEXT PRIMARY KEY, url TEXT NOT NULL, headers TEXT NOT NULL)",
     # AUTOINCREMENT: numbers are never reused, so a sender that is late cannot mark another notice as delivered.
-    database.execute("CREATE TABLE notices(number INTEGER PRIMARY KEY AUTOINCREMENT, batch_uid INTEGER NOT NULL, "
-                     "tasks INTEGER NOT NULL, length INTEGER NOT NULL, stored INTEGER NOT NULL, "
-                     "ended_at INTEGER NOT NULL)")
-    database["notice_parts"].create({"number": int, "part": int, "lines": bytes}, pk=("number", "part"))
-    database.execute("CREATE TABLE outbox(webhook TEXT, number INTEGER, attempts INTEGER NOT NULL DEFAULT 0, "
-                     "tried_at INTEGER, reason TEXT, given_up_at INTEGER, PRIMARY KEY(webhook, number)) WITHOUT ROWID")
-    database["outbox"].create_index(["number"])
-    database.execute("CREATE INDEX outbox_waiting ON outbox(webhook, number) WHERE given_up_at IS NULL")
-    database.execute("CREATE INDEX outbox_given_up ON outbox(given_up_at) WHERE given_up_at IS NOT NULL")
+    "CREATE TABLE notices (number INTEGER PRIMARY KEY AUTOINCREMENT, batch_uid INTEGER NOT NULL, tasks INTEGER NOT NULL, "
+    "length INTEGER NOT NULL, stored INTEGER NOT NULL, ended_at INTEGER NOT NULL)",
+    "CREATE TABLE notice_parts (number INTEGER, part INTEGER, lines BLOB, PRIMARY KEY (number, part))",
+    "CREATE TABLE outbox (webhook TEXT, number INTEGER, attempts INTEGER NOT NULL DEFAULT 0, tried_at INTEGER, reason TEXT, "
+    "given_up_at INTEGER, PRIMARY KEY (webhook, number)) WITHOUT ROWID",
+    "CREATE INDEX idx_outbox_number ON outbox(number)",
+    "CREATE INDEX outbox_waiting ON outbox(webhook, number) WHERE given_up_at IS NULL",
+    "CREATE INDEX outbox_given_up ON outbox(given_up_at) WHERE given_up_at IS NOT NULL",
     # A notice is deleted with its last row in the outbox.
-    database.execute("CREATE TRIGGER outbox_trim AFTER DELETE ON outbox WHEN NOT EXISTS (SELECT 1 FROM outbox "
-                     "WHERE number = OLD.number) BEGIN DELETE FROM notices WHERE number = OLD.number; END")
-    database.execute("CREATE TRIGGER notices_trim AFTER DELETE ON notices "
-                     "BEGIN DELETE FROM notice_parts WHERE number = OLD.number; END")
-
-
-def _create_keys(database: Any) -> None:
+    "CREATE TRIGGER outbox_trim AFTER DELETE ON outbox WHEN NOT EXISTS (SELECT 1 FROM outbox WHERE number = OLD.number) "
+    "BEGIN DELETE FROM notices WHERE number = OLD.number; END",
+    "CREATE TRIGGER notices_trim AFTER DELETE ON notices BEGIN DELETE FROM notice_parts WHERE number = OLD.number; END",
+)
+_KEY_TABLES = (
     # expires_at is text: a key may outlast the year 2262, in which 64 bits of nanoseconds end.
-    database["keys"].create(
-        {"uid": str, "name": str, "description": str, "actions": str, "indexes": str, "expires_at": str,
-         "created_at": int, "updated_at": int},
-        pk="uid", not_null={"actions", "indexes", "created_at", "updated_at"})
+    "CREATE TABLE keys (uid TEXT PRIMARY KEY, name TEXT, description TEXT, actions TEXT NOT NULL, indexes TEXT NOT NULL, "
+    "expires_at TEXT, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL)",
     # How often a table that processes keep in memory was changed.
-    database["revisions"].create({"subject": str, "number": int}, pk="subject", not_null={"number"})
+    "CREATE TABLE revisions (subject TEXT PRIMARY KEY, number INTEGER NOT NULL)",
+)
+# Of a node of a cluster: see svcd.instance.applied_log. One row of log_position at most.
+_CLUSTER_TABLES = (
+    "CREATE TABLE log_position (id INTEGER PRIMARY KEY, log TEXT NOT NULL, applied INTEGER NOT NULL, term INTEGER NOT NULL, "
+    "moment INTEGER NOT NULL)",
+    "CREATE TABLE begun_batches (uid INTEGER PRIMARY KEY, tasks TEXT NOT NULL, shape TEXT NOT NULL, strategy TEXT NOT NULL, "
+    "started_at INTEGER NOT NULL, \"end\" TEXT)",
+)
 
 
-def _create_index(database: Any) -> None:
-    database["meta"].create({"key": str, "value": bytes}, pk="key")
-    database["fields"].create({"fid": int, "name": str, "fts_column": int, "documents": int},
-                              pk="fid", not_null={"name", "documents"}, defaults={"documents": 0})
-    database["fields"].create_index(["name"], unique=True)
-    database["documents"].create({"docid": int, "document_id": str, "json": str},
-                                 pk="docid", not_null={"document_id", "json"})
-    database["documents"].create_index(["document_id"], unique=True)
-    database["forward_index"].create({"docid": int, "words": str}, pk="docid", not_null={"words"})
-    database["field_word_counts"].create({"fts_column": int, "block": int, "counts": bytes}, pk=("fts_column", "block"))
-    # Sets of documents are as svcd.base.docids encodes them, some in blocks (svcd.index.bitmap_blocks).
+def _create_index(connection: sqlite3.Connection) -> None:
+    for statement in _DOCUMENT_TABLES + _VALUE_TABLES + _GEO_TABLES + _VECTOR_TABLES + _WORD_TABLES:
+        connection.execute(statement)
+
+
+# Sets of documents are as svcd.base.docids encodes them, some in blocks (svcd.index.bitmap_blocks).
+_DOCUMENT_TABLES = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB)",
+    "CREATE TABLE fields (fid INTEGER PRIMARY KEY, name TEXT NOT NULL, fts_column INTEGER, documents INTEGER NOT NULL DEFAULT 0)",
+    "CREATE UNIQUE INDEX idx_fields_name ON fields(name)",
+    "CREATE TABLE documents (docid INTEGER PRIMARY KEY, document_id TEXT NOT NULL, json TEXT NOT NULL)",
+    "CREATE UNIQUE INDEX idx_documents_document_id ON documents(document_id)",
     # docids: written by the generation, null for too many. removed_terms: terms that no document holds any more, as JSON,
     # null when not known.
-    database["changes"].create({"generation": int, "docids": bytes, "removed_terms": str}, pk="generation")
-    # Sets of common terms and prefixes: see svcd.index.materialized.
-    database.execute("CREATE TABLE materialized_postings (key TEXT NOT NULL, part INTEGER NOT NULL, "
-                     "block INTEGER NOT NULL, docids BLOB NOT NULL, PRIMARY KEY (key, part, block)) WITHOUT ROWID")
-    # Documents with a word that starts with a letter: see svcd.index.prefix_postings.
-    database.execute("CREATE TABLE prefix_postings (letter TEXT NOT NULL, fts_column INTEGER NOT NULL, block INTEGER NOT NULL, "
-                     "docids BLOB NOT NULL, PRIMARY KEY (letter, fts_column, block)) WITHOUT ROWID")
-    _create_values(database)
-    _create_geography(database)
-    _create_vectors(database)
-    columns = ", ".join(f"c{n}" for n in range(COLUMNS))
-    # Every printable character belongs to a term; quotes are doubled once for the list, once for the option.
-    characters = "".join(chr(c) for c in range(0x21, 0x7F) if not chr(c).isalnum()).replace("'", "''''").replace('"', '""')
-    options = f"content='', columnsize=0, tokenize=\"ascii tokenchars '{characters}'\""
-    database.execute(f"CREATE VIRTUAL TABLE terms USING fts5({columns}, detail=full, {options})")
-    database.execute("CREATE VIRTUAL TABLE vocabulary USING fts5vocab(terms, 'row')")
-    # Bucketed positions of terms: `terms` could tell them too, at a microsecond an occurrence.
-    database.execute(f"CREATE VIRTUAL TABLE term_positions USING fts5(c0, detail=none, {options})")
-
-
-def _create_values(database: Any) -> None:
+    "CREATE TABLE changes (generation INTEGER PRIMARY KEY, docids BLOB, removed_terms TEXT)",
+)
+_VALUE_TABLES = (
     # Keys of all kinds are in one column: without a type, so that SQLite converts none of them. See svcd.index.value_writer.
-    database.execute("CREATE TABLE value_postings (fid INTEGER NOT NULL, kind INTEGER NOT NULL, value NOT NULL, "
-                     "block INTEGER NOT NULL, docids BLOB NOT NULL, spelling TEXT, "
-                     "PRIMARY KEY (fid, kind, value, block)) WITHOUT ROWID")
+    "CREATE TABLE value_postings (fid INTEGER NOT NULL, kind INTEGER NOT NULL, value NOT NULL, block INTEGER NOT NULL, "
+    "docids BLOB NOT NULL, spelling TEXT, PRIMARY KEY (fid, kind, value, block)) WITHOUT ROWID",
     # Joined documents of neighbouring values; first: the smallest of them. See svcd.index.value_groups.
-    database.execute("CREATE TABLE value_groups (fid INTEGER NOT NULL, kind INTEGER NOT NULL, level INTEGER NOT NULL, "
-                     "first NOT NULL, block INTEGER NOT NULL, docids BLOB NOT NULL, "
-                     "PRIMARY KEY (fid, kind, level, first, block)) WITHOUT ROWID")
-    database["document_values"].create({"docid": int, "field_values": str}, pk="docid", not_null={"field_values"})
-
-
-def _create_geography(database: Any) -> None:
-    box = dict.fromkeys(("x0", "y0", "z0", "x1", "y1", "z1"), float)
-    database["points"].create({"docid": int, "latitude": float, "longitude": float}, pk="docid",
-                              not_null={"latitude", "longitude"})
-    # Blobs come last, so that the columns that are read most often lie on the first page of a row. See geo_writer.
-    database["point_blocks"].create(
-        {"start": int, "size": int, "points": int, **box, "docids": bytes, "directions": bytes}, pk="start")
-    database["point_regions"].create(
-        {"start": int, "size": int, "points": int, **box, "generation": int, "docids": bytes}, pk="start")
-    sides = {"south": float, "west": float, "north": float, "east": float}
-    database["geometries"].create({"docid": int, "size": int, **sides, "geometry": bytes}, pk="docid")
-    database["geometries"].create_index(["size", "south", "west", "north", "east"])
-
-
-def _create_vectors(database: Any) -> None:
+    "CREATE TABLE value_groups (fid INTEGER NOT NULL, kind INTEGER NOT NULL, level INTEGER NOT NULL, first NOT NULL, "
+    "block INTEGER NOT NULL, docids BLOB NOT NULL, PRIMARY KEY (fid, kind, level, first, block)) WITHOUT ROWID",
+    "CREATE TABLE document_values (docid INTEGER PRIMARY KEY, field_values TEXT NOT NULL)",
+)
+# Blobs come last, so that the columns that are read most often lie on the first page of a row. See svcd.index.geo_writer.
+_BOX = "x0 REAL, y0 REAL, z0 REAL, x1 REAL, y1 REAL, z1 REAL"
+_GEO_TABLES = (
+    "CREATE TABLE points (docid INTEGER PRIMARY KEY, latitude REAL NOT NULL, longitude REAL NOT NULL)",
+    f"CREATE TABLE point_blocks (start INTEGER PRIMARY KEY, size INTEGER, points INTEGER, {_BOX}, docids BLOB, directions BLOB)",
+    f"CREATE TABLE point_regions (start INTEGER PRIMARY KEY, size INTEGER, points INTEGER, {_BOX}, generation INTEGER, "
+    "docids BLOB)",
+    "CREATE TABLE geometries (docid INTEGER PRIMARY KEY, size INTEGER, south REAL, west REAL, north REAL, east REAL, "
+    "geometry BLOB)",
+    "CREATE INDEX idx_geometries_size_south_west_north_east ON geometries(size, south, west, north, east)",
+)
+_VECTOR_TABLES = (
     # The embedders of the settings, each with a number below 256. fragments: JSON {name: number} of its indexing fragments;
     # vectors: how many its documents have. See svcd.index.vector_writer.
-    database["embedders"].create(
-        {"number": int, "name": str, "dimensions": int, "is_quantized": int, "fragments": str, "vectors": int},
-        pk="number", not_null={"name", "dimensions", "is_quantized", "fragments", "vectors"})
-    database["embedders"].create_index(["name"], unique=True)
+    "CREATE TABLE embedders (number INTEGER PRIMARY KEY, name TEXT NOT NULL, dimensions INTEGER NOT NULL, "
+    "is_quantized INTEGER NOT NULL, fragments TEXT NOT NULL, vectors INTEGER NOT NULL)",
+    "CREATE UNIQUE INDEX idx_embedders_name ON embedders(name)",
     # id: row_id() of svcd.index.vector_rows; origin: a constant of it; fragments: a byte for each vector, the number of its
     # fragment, null where they are not of fragments; vectors: one after the other.
-    database["document_vectors"].create({"id": int, "origin": int, "fragments": bytes, "vectors": bytes}, pk="id",
-                                        not_null={"origin", "vectors"})
+    "CREATE TABLE document_vectors (id INTEGER PRIMARY KEY, origin INTEGER NOT NULL, fragments BLOB, vectors BLOB NOT NULL)",
     # A few bits for each number of the vectors of some documents: see svcd.index.sketch_writer.
-    database["vector_sketches"].create({"id": int, "generation": int, "docids": bytes, "sketches": bytes}, pk="id",
-                                       not_null={"generation", "docids", "sketches"})
+    "CREATE TABLE vector_sketches (id INTEGER PRIMARY KEY, generation INTEGER NOT NULL, docids BLOB NOT NULL, "
+    "sketches BLOB NOT NULL)",
     # Sets of the documents of an embedder, in bitmap blocks. kind: a constant of svcd.index.vector_rows.
-    database.execute("CREATE TABLE vector_postings (embedder INTEGER NOT NULL, kind INTEGER NOT NULL, block INTEGER NOT NULL, "
-                     "docids BLOB NOT NULL, PRIMARY KEY (embedder, kind, block)) WITHOUT ROWID")
+    "CREATE TABLE vector_postings (embedder INTEGER NOT NULL, kind INTEGER NOT NULL, block INTEGER NOT NULL, "
+    "docids BLOB NOT NULL, PRIMARY KEY (embedder, kind, block)) WITHOUT ROWID",
+)
+# Every printable character belongs to a term; quotes are doubled once for the list, once for the option.
+_CHARACTERS = "".join(chr(c) for c in range(0x21, 0x7F) if not chr(c).isalnum()).replace("'", "''''").replace('"', '""')
+_FTS_OPTIONS = f"content='', columnsize=0, tokenize=\"ascii tokenchars '{_CHARACTERS}'\""
+_WORD_TABLES = (
+    "CREATE TABLE forward_index (docid INTEGER PRIMARY KEY, words TEXT NOT NULL)",
+    "CREATE TABLE field_word_counts (fts_column INTEGER, block INTEGER, counts BLOB, PRIMARY KEY (fts_column, block))",
+    # Sets of common terms and prefixes: see svcd.index.materialized.
+    "CREATE TABLE materialized_postings (key TEXT NOT NULL, part INTEGER NOT NULL, block INTEGER NOT NULL, "
+    "docids BLOB NOT NULL, PRIMARY KEY (key, part, block)) WITHOUT ROWID",
+    # Documents with a word that starts with a letter: see svcd.index.prefix_postings.
+    "CREATE TABLE prefix_postings (letter TEXT NOT NULL, fts_column INTEGER NOT NULL, block INTEGER NOT NULL, "
+    "docids BLOB NOT NULL, PRIMARY KEY (letter, fts_column, block)) WITHOUT ROWID",
+    f"CREATE VIRTUAL TABLE terms USING fts5({', '.join(f'c{n}' for n in range(COLUMNS))}, detail=full, {_FTS_OPTIONS})",
+    "CREATE VIRTUAL TABLE vocabulary USING fts5vocab(terms, 'row')",
+    # Bucketed positions of terms: `terms` could tell them too, at a microsecond an occurrence.
+    f"CREATE VIRTUAL TABLE term_positions USING fts5(c0, detail=none, {_FTS_OPTIONS})",
+)
 
 
 # The step that creates the tables of a new file, and {format: the step to the next format}. A format without a step
 # changed nothing in this kind of file.
-Kind = tuple[Create, Mapping[int, Create]]
+Kind = tuple[Step, Mapping[int, Step]]
 INSTANCE: Kind = (_create_instance, {})
 INDEX: Kind = (_create_index, {})
 
@@ -204,13 +184,8 @@ def prepare(connection: sqlite3.Connection, kind: Kind) -> bool:
     steps = [create] if not version else [upgrades[n] for n in range(version, FORMAT) if n in upgrades]
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if steps:
-            # The import takes some 80 ms and 8 MB, which a start on an existing folder must not pay.
-            from sqlite_utils import Database
-
-            database: Any = Database(connection)
-            for step in steps:
-                step(database)
+        for step in steps:
+            step(connection)
         connection.execute(f"PRAGMA user_version = {FORMAT}")
     except BaseException:
         connection.execute("ROLLBACK")

@@ -80,7 +80,7 @@ def yardstick_seconds() -> float:
 
 def test_a_start_loads_nothing_that_only_requests_need() -> None:
     late = ("svcd.search", "svcd.ranking", "svcd.query", "svcd.filters", "svcd.facets", "svcd.text", "svcd.schema", "svcd.tasks",
-            "svcd.validation", "svcd.api.app", "svcd.auth", "svcd.index.reader", "svcd.http.tls", "svcd.rhai", "sqlite_utils", "jwt",
+            "svcd.validation", "svcd.api.app", "svcd.auth", "svcd.index.reader", "svcd.http.tls", "svcd.rhai", "jwt",
             "brotli", "tomllib", "csv", "hmac", "subprocess", "unicodedata", "hypothesis")
     assert not [name for name in loaded_by(START) if name.startswith(late)]
 
@@ -88,7 +88,7 @@ def test_a_start_loads_nothing_that_only_requests_need() -> None:
 def test_an_idle_daemon_has_not_loaded_what_few_need() -> None:
     few = ("svcd.tasks.indexing_process", "svcd.index.writer", "svcd.remote.client", "svcd.http.tls", "svcd.rhai", "svcd.analytics",
            "svcd.chat", "svcd.api.chat_turns", "svcd.api.chat_searches", "svcd.instance.chat_workspaces", "svcd.cli.search_worker", "svcd.search.federation", "svcd.search.joins", "urllib.request",
-           "sqlite_utils", "jwt", "brotli", "tomllib", "csv")
+           "jwt", "brotli", "tomllib", "csv")
     loaded = loaded_by(IDLE)
     assert "svcd.search.search" in loaded and "svcd.index.reader" in loaded  # the first search waits for nothing
     assert not [name for name in loaded if name.startswith(few)]

@@ -110,7 +110,7 @@ def test_one_file_does_the_main_job(pyz: Path, tmp_path: Path) -> None:
 LOAD_ALL = """
 import importlib, pkgutil, sys
 sys.path[:0] = [sys.argv[1]]
-import svcd, click.shell_completion, jwt, liquid, dateutil.parser, sqlite_utils, tomli_w
+import svcd, click.shell_completion, jwt, liquid, dateutil.parser, tomli_w
 for module in pkgutil.walk_packages(svcd.__path__, "svcd."):
     if not module.name.endswith(("__main__", "cluster.nats")):  # the second needs an extra
         importlib.import_module(module.name)
@@ -138,7 +138,7 @@ def test_an_older_python_is_told_so(pyz: Path) -> None:
 
 def test_nothing_compiled_is_in_a_bundle() -> None:
     names = {package.name.lower() for package in packages()}
-    assert {"click", "pyjwt", "sqlite-utils", "python-liquid"} <= names
+    assert {"click", "pyjwt", "python-liquid"} <= names
     assert not names & {"brotli", "pyroaring", "pip", "numpy"}
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from svcd.index import schema
 
-Steps = Mapping[int, Callable[[Any], None]]
+Step = Callable[[sqlite3.Connection], None]
+Steps = Mapping[int, Step]
 
 
 @pytest.fixture
@@ -31,8 +31,15 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Con
     connection.close()
 
 
-def kind(steps: Steps) -> tuple[Callable[[Any], None], Steps]:
-    return lambda database: database["held"].create({"number": int}), steps
+def step(sql: str) -> Step:
+    def run(connection: sqlite3.Connection) -> None:
+        connection.execute(sql)
+
+    return run
+
+
+def kind(steps: Steps) -> tuple[Step, Steps]:
+    return step("CREATE TABLE held (number INTEGER)"), steps
 
 
 def tables(connection: sqlite3.Connection) -> list[str]:
@@ -44,8 +51,7 @@ def version(connection: sqlite3.Connection) -> int:
 
 
 def test_an_older_file_is_upgraded_step_by_step(old: sqlite3.Connection) -> None:
-    steps = {1: lambda database: database["second"].create({"number": int}),
-             2: lambda database: database["second"].insert({"number": 2})}
+    steps = {1: step("CREATE TABLE second (number INTEGER)"), 2: step("INSERT INTO second VALUES (2)")}
     assert schema.prepare(old, kind(steps)) and not schema.prepare(old, kind(steps))
     assert version(old) == 3 and tables(old) == ["held", "second"]
     assert old.execute("SELECT * FROM held").fetchall() == [(7,)]
@@ -53,11 +59,11 @@ def test_an_older_file_is_upgraded_step_by_step(old: sqlite3.Connection) -> None
 
 
 def test_an_upgrade_that_fails_leaves_the_old_file(old: sqlite3.Connection) -> None:
-    def fail(database: Any) -> None:
+    def fail(_: sqlite3.Connection) -> None:
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="full"):
-        schema.prepare(old, kind({1: lambda database: database["second"].create({"number": int}), 2: fail}))
+        schema.prepare(old, kind({1: step("CREATE TABLE second (number INTEGER)"), 2: fail}))
     assert version(old) == 1 and tables(old) == ["held"]
 
 
