@@ -48,6 +48,7 @@ def main(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the daemon, which lets the batch end
     end_with_parent(parent)
     gc.disable()  # parsed documents hold no reference cycles; others are collected between requests
+    gc.freeze()  # what is loaded stays: to look through it takes 2.5 ms after each batch
     try:
         while line := _read_line():
             if line.strip():
