@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from liquid import Environment
-from liquid.ast import BlockNode, Node
+from liquid.ast import BlockNode, Node, ParseTree
 from liquid.builtin.statement import StatementNode
 from liquid.builtin.tags.case_tag import CaseNode
 from liquid.builtin.tags.for_tag import ForNode
@@ -24,11 +24,14 @@ from liquid.builtin.tags.if_tag import IfNode
 from liquid.builtin.tags.tablerow_tag import TablerowNode
 from liquid.builtin.tags.unless_tag import UnlessNode
 from liquid.context import Context, ReadOnlyChainMap
-from liquid.exceptions import BreakLoop, ContinueLoop, Error, LiquidInterrupt
+from liquid.exceptions import BreakLoop, ContinueLoop, Error, LiquidInterrupt, LiquidSyntaxError
 from liquid.expression import (
     BLANK, CONTINUE, EMPTY, BooleanExpression, Expression, Filter, FilteredExpression, Identifier, InfixExpression, Literal,
     LoopExpression, Nil, RangeLiteral,
 )
+from liquid.parse import get_parser
+from liquid.stream import TokenStream
+from liquid.token import TOKEN_EOF, Token
 
 from svcd.templates import limits, values
 from svcd.templates.errors import TemplateError
@@ -446,6 +449,23 @@ class _Output(StatementNode):
 _NODES = {"if": _If, "unless": _Unless, "case": _Case, "for": _For, "tablerow": _Tablerow, "statement": _Output}
 
 
+class _Tokens(TokenStream):
+    """The tokens of a template. Raises LiquidSyntaxError when a tag reads on after the end.
+
+    `case` does so for ever, where nothing but text follows it.
+    """
+
+    _MOST_ENDS = limits.NESTING + 10  # each block may look at the end once
+    _ends = 0
+
+    def __next__(self) -> Token:
+        if self.current.type == TOKEN_EOF:
+            self._ends += 1
+            if self._ends > self._MOST_ENDS:
+                raise LiquidSyntaxError("expected tag with value 'endcase', found eof with value ''", linenum=1)
+        return super().__next__()
+
+
 class _Environment(Environment):
     render_whitespace_only_blocks = True
     context_depth_limit = limits.NESTING + 10
@@ -461,6 +481,10 @@ class _Environment(Environment):
         self.parse_boolean_expression_value = _changed(parse_condition, _Condition)
         self.parse_loop_expression_value = _changed(parse_loop, _Loop)
         self.parse_filtered_expression_value = _changed(parse_filtered, _Filtered)
+
+    def parse(self, source: str) -> ParseTree:
+        """The tree of a template. Raises Error."""
+        return get_parser(self).parse(_Tokens(self.tokenizer()(source)))
 
 
 def _changed(parse_expression: Callable[..., Any], change: Callable[[Any], Any]) -> Callable[..., Any]:

@@ -144,7 +144,8 @@ def test_errors_say_where_they_happened() -> None:
 
 @pytest.mark.parametrize("text, place, reason", [
     ("{{ doc.name", "1:4", "expected Literal"), ("a\nb {{ doc.name ! }}", "2:6", "unexpected '!'"), ("{% if %}", "1:4", "expected 'expression'"),
-    ("{% if true %}", "1:4", "expected tag with value 'endif'"), ("{% nothing %}", "1:4", "unexpected tag 'nothing'"),
+    ("{% if true %}", "1:4", "expected tag with value 'endif'"), ("{% case doc.id %} x", "1:4", "expected tag with value 'endcase'"),
+    ("{% nothing %}", "1:4", "unexpected tag 'nothing'"),
     ("{{ doc.name }} {{ doc.name | nothing }}", "1:19", "Unknown filter `nothing`"), ("{% raw %}", "1:4", "endraw"),
     ("{% endif %}", "1:4", "unexpected tag 'endif'"), ("{{ }}", "1:4", ""), ("{% %}", "1:4", ""), ("{{ 'a }}", "1:4", ""),
     ("{% assign = 1 %}", "1:4", "assignment"), ("{% for a %}{% endfor %}", "1:4", ""), ("{% include 'a' %}", "1:4", "include"),
@@ -170,6 +171,17 @@ def test_nothing_but_template_errors(text: str, value: Any) -> None:
 
 
 # In use
+
+
+def test_a_template_may_break_off_anywhere() -> None:
+    whole = ("{% for t in doc.tags %}{% case t %} x {% when 2 %}y{% else %}{{ t | upcase }}{% endcase %}{% endfor %}{% capture a %}z{% endcapture %}"
+             "{% if doc.id %}{% elsif doc.name %}{% endif %}{% tablerow t in doc.tags %}{{ t }}{% endtablerow %}{% comment %}-{% endcomment %}"
+             "{% unless doc.bad %}{% ifchanged %}b{% endifchanged %}{% endunless %}{% raw %}{{{% endraw %}")
+    for end in range(len(whole)):
+        try:
+            rendered(whole[:end])
+        except TemplateError:
+            pass
 
 
 def test_templates_of_users() -> None:
