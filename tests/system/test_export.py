@@ -178,7 +178,9 @@ def test_a_target_that_was_away_gets_the_rest(source: Daemon) -> None:
     time.sleep(0.5)  # nobody listens
     with scripted(second, port=port):
         assert ended(source, uid)["status"] == "succeeded"
-    assert sorted(first.taken + second.taken) == [*range(COUNT)]
+    taken = first.taken + second.taken
+    # The server may end before it has acknowledged its last bodies.
+    assert {*taken} == {*range(COUNT)} and len(taken) <= COUNT + len(first.taken)
 
 
 def test_a_stop_does_not_wait(source: Daemon, host: Callable[[Target], ScriptedServer]) -> None:
