@@ -2,7 +2,7 @@
 
 TARGETS has them with what they are given: texts made of the pieces of their language, valid inputs with something replaced, and noise.
 Those that a request reaches are tried through the whole application, where an undeclared exception is a 500. Readers of bytes also
-give the same when the bytes are cut otherwise. SVCD_FAULTS_SEED chooses other inputs.
+give the same when the bytes are cut otherwise. Each input is read within MOST_S. SVCD_FAULTS_SEED chooses other inputs.
 """
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -22,6 +23,7 @@ import tempfile
 import traceback
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -425,6 +427,22 @@ TARGETS: dict[str, tuple[Target, int, int]] = {  # what is read: how, inputs in 
 # Those that need no application: what coverage_fuzzing.py tries.
 PURE = ("filters", "request heads", "chunks", "content codings", "JSON", "tenant tokens", "functions (Rhai)", "templates (Liquid)", "bitmaps")
 GUIDED_S = 20
+MOST_S = 30  # for an input, on a busy machine: who reads for ever is found by it
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raises TimeoutError in a block that takes longer, wherever it is."""
+    def end(*_: object) -> None:
+        raise TimeoutError(f"not read within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -438,7 +456,8 @@ def test_readers_raise_what_they_declare(name: str, application: Application, fi
     def fuzz(data: st.DataObject) -> None:
         nonlocal tried
         tried += 1
-        target(application, data)
+        with time_limit(MOST_S):
+            target(application, data)
 
     try:
         fuzz()
@@ -446,6 +465,12 @@ def test_readers_raise_what_they_declare(name: str, application: Application, fi
         figure(f"fuzzing: {name}", f"an undeclared exception in {tried} inputs", limit="none")
         raise
     figure(f"fuzzing: {name}", f"no undeclared exception in {tried} inputs", limit="none")
+
+
+def test_who_reads_for_ever_is_found() -> None:
+    with pytest.raises(TimeoutError), time_limit(0.05):
+        while True:
+            pass
 
 
 @pytest.mark.skipif(not IS_LONG or find_spec("atheris") is None, reason="takes minutes, and needs atheris")
