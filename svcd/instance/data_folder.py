@@ -258,7 +258,9 @@ class DataFolderReader:
             yield self._open_together(stack, list(dict.fromkeys(index_uids)), linked)
 
     def _open_together(self, stack: ExitStack, index_uids: Sequence[str],
-               linked: Callable[[IndexReader], Iterable[str]]) -> IndexSnapshot:
+                       linked: Callable[[IndexReader], Iterable[str]]) -> IndexSnapshot:
+        if len(index_uids) == 1 and (alone := self._open_alone(stack, index_uids[0], linked)):
+            return alone
         lost: set[str] = set()  # uuids that are not tried again: they were deleted, or are listed without a file
         while True:
             uuids: dict[str, str] = {}
@@ -280,6 +282,24 @@ class DataFolderReader:
                         continue  # a swap before a file was opened, which may have been written since under its other name
                 stack.push(attempt.pop_all())
                 return IndexSnapshot(uuids, held, self.read_file)
+
+    def _open_alone(self, stack: ExitStack, index_uid: str,
+                    linked: Callable[[IndexReader], Iterable[str]]) -> IndexSnapshot | None:
+        """One index that needs no other, in half the time of _open_together(); None for all that has to be looked at twice."""
+        found = self._readers.rows(self._instance_path, _UUID, (index_uid,))
+        if not found or not self._readers.most_held:
+            return None
+        uuid = found[0][0]
+        with ExitStack() as attempt:
+            try:
+                reader = attempt.enter_context(self._open_file(uuid))
+            except sqlite3.OperationalError:  # its file is missing
+                return None
+            # Not swapped before its file was opened, and written since.
+            if any(True for _ in linked(reader)) or self._readers.rows(self._instance_path, _UUID, (index_uid,)) != found:
+                return None
+            stack.push(attempt.pop_all())
+        return IndexSnapshot({index_uid: uuid}, {index_uid: reader}, self.read_file)
 
     def _open_some(self, stack: ExitStack, uuids: dict[str, str], held: dict[str, IndexReader], found: Mapping[str, str],
                    lost: Collection[str]) -> None:
