@@ -51,6 +51,8 @@ from svcd.tasks.shared_log import Cluster
 from svcd.tasks.views import task_line
 
 _MOST_CRASHES = 3
+# Indexing processes that may be killed one after the other while they overwrite a commit that nobody saw.
+_MOST_DEATHS = 10
 
 OnBatch = Callable[[Batch, Sequence[Task]], None]
 
@@ -734,13 +736,21 @@ class Runner:
 
     def _is_committed_after_reset(self, job: Job, target: IndexRow, writer: IndexingProcess) -> bool:
         """After the death of the process: was the batch committed? Has an unseen commit revealed or overwritten first."""
-        if self._stopping:  # the next start looks again
-            return False
-        try:
-            writer.run({"path": str(self._instance.index_path(target.uuid)), "do": "commitNothing"}, job.progress)
-        except (IndexingProcessDied, IndexingProcessCrashed) as error:
-            self._on_bug(f"the log of index {job.index_uid} could not be reset: {error}")
-        return self._is_committed(job, target)
+        request = {"path": str(self._instance.index_path(target.uuid)), "do": "commitNothing"}
+        deaths = 0
+        while not self._stopping:  # the next start looks again
+            try:
+                writer.run(request, job.progress)
+                return self._is_committed(job, target)
+            except IndexingProcessDied as death:  # this one, too: of the same cancelation, or of what killed the first
+                deaths += 1
+                reason = str(death)
+            except IndexingProcessCrashed as crash:
+                deaths, reason = _MOST_DEATHS, str(crash)
+            if deaths >= _MOST_DEATHS:
+                self._on_bug(f"the log of index {job.index_uid} could not be reset: {reason}")
+                return self._is_committed(job, target)
+        return False
 
     # The end of a batch
 

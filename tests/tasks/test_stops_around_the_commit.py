@@ -3,7 +3,7 @@
 1. A task whose effect is committed ends as it was done, whatever wants to cancel it after a restart.
 2. The tasks behind it are canceled as ever.
 3. A commit that nobody could see when the indexing process died is gone: no later recovery brings it back behind
-   a task that has failed, or was canceled, meanwhile.
+   a task that has failed, or was canceled, meanwhile; also when the processes that are to overwrite it are killed.
 4. A batch that was to make its index and did not leaves no file behind.
 """
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from svcd.index.writer import IndexWriter
+from svcd.tasks import indexing
 from svcd.tasks.indexing_client import IndexingProcessDied
 from tests.tasks.conftest import TaskHarness
 
@@ -43,7 +44,8 @@ def test_what_is_committed_is_not_canceled(harness: TaskHarness) -> None:
     assert (harness.task(done).status, harness.documents()) == ("succeeded", {0: {"id": 1}, 1: {"id": 2}})
 
 
-def test_what_died_unseen_does_not_come_back(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("deaths", [0, 1, 3])
+def test_what_died_unseen_does_not_come_back(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch, deaths: int) -> None:
     harness.add([{"id": 1}])
     harness.run()
     assert harness.documents() == {0: {"id": 1}}  # its reader stays open, as in a daemon that is asked
@@ -56,9 +58,18 @@ def test_what_died_unseen_does_not_come_back(harness: TaskHarness, monkeypatch: 
         raise IndexingProcessDied("killed")
 
     monkeypatch.setattr(IndexWriter, "checkpoint", die)
+    left = [IndexingProcessDied("killed, too")] * deaths
+    commit_nothing = indexing.commit_nothing
+
+    def reset(path: Path) -> None:
+        if left:
+            raise left.pop()
+        commit_nothing(path)
+
+    monkeypatch.setattr(indexing, "commit_nothing", reset)
     failed = harness.add([{"id": 2}])
     harness.run()
-    assert harness.task(failed).status == "failed" and harness.documents() == {0: {"id": 1}}
+    assert harness.task(failed).status == "failed" and harness.documents() == {0: {"id": 1}} and not left
     harness.restart()
     assert harness.documents() == {0: {"id": 1}}
 
