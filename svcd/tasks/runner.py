@@ -51,7 +51,7 @@ from svcd.tasks.shared_log import Cluster
 from svcd.tasks.views import task_line
 
 _MOST_CRASHES = 3
-# Indexing processes that may be killed one after the other while they overwrite a commit that nobody saw.
+# Indexing processes that may be killed one after the other once a batch is committed, or while an unseen commit is overwritten.
 _MOST_DEATHS = 10
 
 OnBatch = Callable[[Batch, Sequence[Task]], None]
@@ -703,16 +703,21 @@ class Runner:
                 request: dict[str, Any]) -> dict[str, Any] | None:
         """The answer of the indexing process; None when the batch was stopped before its commit."""
         progress = self._progress_of(job)
-        try:
-            if job.is_canceled and not self._is_committed(job, target):
-                return None
-            return self._run_with_reserve(job, lambda more: writer.run({**request, **more}, progress))
-        except IndexingProcessDied as death:
-            if self._is_committed(job, target) or not job.is_new and self._is_committed_after_reset(job, target, writer):
-                return writer.run(request, progress)  # it died after its commit: now it answers with the stored outcomes
-            if job.is_canceled or self._stopping:
-                return None
-            raise IndexingProcessCrashed(str(death)) from death
+        deaths = 0
+        while True:
+            try:
+                if job.is_canceled and not self._is_committed(job, target):
+                    return None
+                return self._run_with_reserve(job, lambda more: writer.run({**request, **more}, progress))
+            except IndexingProcessDied as death:
+                if self._is_committed(job, target) or not job.is_new and self._is_committed_after_reset(job, target, writer):
+                    deaths += 1
+                    if self._stopping or deaths == _MOST_DEATHS:
+                        raise
+                    continue  # it died after its commit: the next one answers with the stored outcomes
+                if job.is_canceled or self._stopping:
+                    return None
+                raise IndexingProcessCrashed(str(death)) from death
 
     def _run_with_reserve(self, job: Job, run: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
         """The answer of the indexing process; batches that free disk space, or are already applied, may use the reserve.

@@ -44,6 +44,23 @@ def test_what_is_committed_is_not_canceled(harness: TaskHarness) -> None:
     assert (harness.task(done).status, harness.documents()) == ("succeeded", {0: {"id": 1}, 1: {"id": 2}})
 
 
+@pytest.mark.parametrize("deaths", [1, 3])
+def test_what_is_committed_is_not_canceled_though_processes_die(harness: TaskHarness, deaths: int) -> None:
+    harness.add([{"id": 1}])
+    harness.run()
+    done = harness.add([{"id": 2}])
+    left = [IndexingProcessDied("killed")] * deaths
+
+    def die() -> None:
+        if left:
+            assert harness.runner.kill_batches([done.uid])
+            raise left.pop()
+
+    harness.writer.after = die
+    harness.run()
+    assert (harness.task(done).status, harness.documents(), left) == ("succeeded", {0: {"id": 1}, 1: {"id": 2}}, [])
+
+
 @pytest.mark.parametrize("deaths", [0, 1, 3])
 def test_what_died_unseen_does_not_come_back(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch, deaths: int) -> None:
     harness.add([{"id": 1}])
