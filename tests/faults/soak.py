@@ -2,7 +2,8 @@
 
     python -m tests.faults.soak PATHS [options of pytest, as -k histories]
 
-`make soak-cluster` does the same with the tests of clusters, which `make soak` leaves out.
+`make soak-cluster` does the same with the tests of clusters, which `make soak` leaves out. Those that measure neither times nor memory
+run first, fuzzing beside the others.
 
 The exit status is 1 when a promise did not hold. A row that says `skipped` was not tried: what it needs is not installed.
 """
@@ -19,6 +20,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 _HELD = {"passed": "yes", "failed": "NO", "skipped": "skipped"}
+FAULTS = "tests/faults"
+FUZZING = (f"{FAULTS}/test_fuzzing.py",)
+UNTIMED = tuple(f"{FAULTS}/test_{name}.py" for name in (
+    "full_disk", "secrets", "smuggling", "torn_writes", "upgrades_and_imports", "who_sees_what"))
+_NO_TESTS = 5  # the status of pytest when options choose none
 _HEAD = ("promise", "limit", "measured", "held")
 
 
@@ -29,11 +35,26 @@ def main(args: Sequence[str]) -> int:
         figures = Path(folder) / "figures"
         figures.touch()
         environ = {**os.environ, "SVCD_SOAK": "1", "SVCD_FIGURES": str(figures)}
-        status = subprocess.call([sys.executable, "-m", "pytest", "-v", *args], cwd=ROOT, env=environ)
+        status = max([_status(at_once, environ) for at_once in runs(args)])
         rows = [json.loads(line) for line in figures.read_text().splitlines()]
-    print(table(rows))
+    print(table(sorted(rows, key=lambda row: row["test"].partition("::")[0])))
     print(f"{len(rows)} figures in {(time.monotonic() - begin) / 60:.0f} minutes")
     return 1 if status or not rows else 0
+
+
+def runs(args: Sequence[str]) -> list[list[list[str]]]:
+    """What is run one after the other: each time the arguments of one pytest, or of two at once."""
+    if FAULTS not in args:
+        return [[[*args]]]
+    options = [each for each in args if each != FAULTS]
+    ignored = [option for path in FUZZING + UNTIMED for option in ("--ignore", path)]
+    return [[[*FUZZING, *options], [*UNTIMED, *options]], [[FAULTS, *options, *ignored]]]
+
+
+def _status(at_once: Sequence[Sequence[str]], environ: Mapping[str, str]) -> int:
+    """Run pytest with each of these arguments, at once; the worst exit status, 0 for none."""
+    started = [subprocess.Popen([sys.executable, "-m", "pytest", "-v", *args], cwd=ROOT, env=environ) for args in at_once]
+    return max(0 if status == _NO_TESTS else abs(status) for status in [each.wait() for each in started])
 
 
 def table(rows: Sequence[Mapping[str, str]]) -> str:

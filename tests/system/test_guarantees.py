@@ -3,7 +3,8 @@
 1. Each figure that a test of tests/faults notes is a row; it has held when its test passed.
 2. A test that failed or was skipped before it had measured anything is a row, too.
 3. Short and long amounts go by SVCD_SOAK, the seed by SVCD_FAULTS_SEED.
-4. docs/guarantees.md has a row for each module of tests/faults, and for no other.
+4. `make soak` runs each module once.
+5. docs/guarantees.md has a row for each module of tests/faults, and for no other.
 """
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.faults.soak import table
+from tests.faults.soak import FAULTS, runs, table
 
 ROOT = Path(__file__).parents[2]
 TESTS = """
@@ -39,6 +40,18 @@ def absent():
 def test_needs_more(absent, figure):
     figure("never", 1)
 """
+
+
+def test_soak_runs_each_module_once() -> None:
+    modules = {f"{FAULTS}/{path.name}" for path in (ROOT / FAULTS).glob("test_*.py")}
+    ran: list[str] = []
+    for at_once in runs([FAULTS, "-k", "kill"]):
+        for args in at_once:
+            assert args[-2:] == ["-k", "kill"] or "--ignore" in args and "-k" in args
+            ignored = {args[n + 1] for n, each in enumerate(args) if each == "--ignore"}
+            ran += modules - ignored if FAULTS in args else [each for each in args if each in modules]
+    assert sorted(ran) == sorted(modules)
+    assert runs(["tests/cluster", "-x"]) == [[["tests/cluster", "-x"]]]
 
 
 def test_each_test_has_its_rows(tmp_path: Path) -> None:
