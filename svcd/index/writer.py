@@ -230,8 +230,11 @@ class IndexWriter:
                 raise
 
     def log_bytes(self) -> int:
-        """The size of the write-ahead log in bytes."""
-        return self.path.with_name(f"{self.path.name}-wal").stat().st_size
+        """The size of the write-ahead log in bytes; 0 without one, as when the disk failed before its first write."""
+        try:
+            return self.path.with_name(f"{self.path.name}-wal").stat().st_size
+        except FileNotFoundError:
+            return 0
 
     def needs_materialized_postings(self) -> bool:
         """Are the materialized postings missing, or too old to be brought up to date?"""
