@@ -154,6 +154,7 @@ class Application:
     @cached_property
     def dump(self) -> dict[str, bytes]:
         """The entries of a dump of it: other inputs have made some already."""
+        self.work()
         before = {*self.folder.glob("dumps/*")}
         self.ask("POST", "/dumps")
         self.work()

@@ -181,18 +181,18 @@ def test_a_killed_import_made_all_or_nothing(make: Callable[[TaskHarness], Path]
 
 def _second_format(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on svcd is at a format in which both kinds of file have changed."""
-    def more(database: Any, table: str) -> None:
-        database.execute(f"ALTER TABLE {table} ADD COLUMN more TEXT")
-        database["fresh"].create({"number": int, "text": str}, pk="number")
+    def more(connection: sqlite3.Connection, table: str) -> None:
+        connection.execute(f"ALTER TABLE {table} ADD COLUMN more TEXT")
+        connection.execute("CREATE TABLE fresh (number INTEGER PRIMARY KEY, text TEXT)")
         for number in range(5):
-            database["fresh"].insert({"number": number, "text": "x" * 3000})
-        database.execute(f"UPDATE {table} SET more = (SELECT text FROM fresh WHERE number = 3)")
-        database.execute("DROP TABLE fresh")
+            connection.execute("INSERT INTO fresh VALUES (?, ?)", (number, "x" * 3000))
+        connection.execute(f"UPDATE {table} SET more = (SELECT text FROM fresh WHERE number = 3)")
+        connection.execute("DROP TABLE fresh")
 
     monkeypatch.setattr(schema, "FORMAT", schema.FORMAT + 1)
     for name, table in (("INSTANCE", "tasks"), ("INDEX", "documents")):
         create, steps = getattr(schema, name)
-        monkeypatch.setattr(schema, name, (create, {**steps, schema.FORMAT - 1: lambda database, table=table: more(database, table)}))
+        monkeypatch.setattr(schema, name, (create, {**steps, schema.FORMAT - 1: lambda connection, table=table: more(connection, table)}))
 
 
 def _formats(folder: Path) -> dict[str, int]:
