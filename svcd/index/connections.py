@@ -106,9 +106,15 @@ def _reader(path: Path, how: str, kind: type[sqlite3.Connection]) -> sqlite3.Con
     return connection
 
 
+def delete_copy(path: Path) -> None:
+    """Delete a copy, if there is one, with the journal that a killed process may have left of it. Raises OSError."""
+    for suffix in ("-journal", "-wal", "-shm", ""):  # a journal that outlived its file would be rolled back into the next one
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
 def copy_file(path: Path, target: Path) -> None:
     """Copy a committed state of a file to another, which is overwritten; the writer of the file may go on."""
-    target.unlink(missing_ok=True)
+    delete_copy(target)
     with closing(open_reader(path)) as reader, closing(sqlite3.connect(target, isolation_level=None)) as copy:
         copy.execute("PRAGMA synchronous = OFF")  # an incomplete copy is thrown away after a crash anyway
         reader.backup(copy)

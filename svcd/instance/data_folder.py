@@ -285,7 +285,7 @@ class DataFolderReader:
 
     def _open_alone(self, stack: ExitStack, index_uid: str,
                     linked: Callable[[IndexReader], Iterable[str]]) -> IndexSnapshot | None:
-        """One index that needs no other, in half the time of _open_together(); None for all that has to be looked at twice."""
+        """One index that needs no other, sooner than _open_together(); None for all that has to be looked at twice."""
         found = self._readers.rows(self._instance_path, _UUID, (index_uid,))
         if not found or not self._readers.most_held:
             return None

@@ -15,7 +15,7 @@ from typing import Any
 
 from svcd.base import quantities
 from svcd.base.errors import ApiError
-from svcd.index.connections import sync_folder
+from svcd.index.connections import delete_copy, sync_folder
 from svcd.instance.instance import Instance
 from svcd.instance.queue import Queue, RunningBatch
 from svcd.instance.task_records import CANCELED, ENQUEUED, FAILED, FINISHED, SUCCEEDED, Task, TaskFilter
@@ -152,11 +152,11 @@ class Archive:
 
     def discard(self) -> None:
         """Delete temporary files, if any."""
-        for path in (self.partial, self.copy):
-            try:
-                path.unlink(missing_ok=True)
-            except OSError:  # the folder is unusable, which is the error of the task
-                pass
+        try:
+            self.partial.unlink(missing_ok=True)
+            delete_copy(self.copy)
+        except OSError:  # the folder is unusable, which is the error of the task
+            pass
 
 
 def planned_archive(running: RunningBatch, instance: Instance, folders: Folders) -> Archive:

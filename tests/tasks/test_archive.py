@@ -268,6 +268,20 @@ def test_an_archive_that_dies_fails_and_leaves_no_file(harness: TaskHarness, tmp
     assert harness.bugs.pop() == "killed"
 
 
+def test_a_snapshot_that_dies_in_a_copy_leaves_no_journal(
+        harness: TaskHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(_: Path, target: Path) -> None:
+        target.touch()
+        target.with_name(f"{target.name}-journal").touch()
+        raise IndexingProcessDied("killed")
+
+    monkeypatch.setattr(archive, "copy_file", die)
+    task = snapshot(harness)
+    harness.runner.step()
+    assert harness.task(task).error["code"] == "internal" and harness.bugs.pop() == "killed"
+    assert not list((tmp_path / "snapshots").iterdir())
+
+
 def test_a_folder_that_cant_be_written_fails_the_task(harness: TaskHarness, tmp_path: Path) -> None:
     (tmp_path / "dumps").write_text("in the way")
     (tmp_path / "snapshots").mkdir()
