@@ -703,21 +703,28 @@ class Runner:
                 request: dict[str, Any]) -> dict[str, Any] | None:
         """The answer of the indexing process; None when the batch was stopped before its commit."""
         progress = self._progress_of(job)
-        deaths = 0
-        while True:
+        try:
+            if job.is_canceled and not self._is_committed(job, target):
+                return None
+            return self._run_with_reserve(job, lambda more: writer.run({**request, **more}, progress))
+        except IndexingProcessDied as death:
+            if self._is_committed(job, target) or not job.is_new and self._is_committed_after_reset(job, target, writer):
+                # It died after its commit: now one answers with the stored outcomes.
+                return self._run_with_reserve(job, lambda more: self._run_until_one_lives(writer, {**request, **more}, progress))
+            if job.is_canceled or self._stopping:
+                return None
+            raise IndexingProcessCrashed(str(death)) from death
+
+    def _run_until_one_lives(self, writer: IndexingProcess, request: dict[str, Any], progress: ReportProgress) -> dict[str, Any]:
+        """The answer to a request that must be done, whatever cancels or kills processes meanwhile. Raises IndexingProcessDied
+        when many have died, or svcd stops."""
+        for left in reversed(range(_MOST_DEATHS)):
             try:
-                if job.is_canceled and not self._is_committed(job, target):
-                    return None
-                return self._run_with_reserve(job, lambda more: writer.run({**request, **more}, progress))
-            except IndexingProcessDied as death:
-                if self._is_committed(job, target) or not job.is_new and self._is_committed_after_reset(job, target, writer):
-                    deaths += 1
-                    if self._stopping or deaths == _MOST_DEATHS:
-                        raise
-                    continue  # it died after its commit: the next one answers with the stored outcomes
-                if job.is_canceled or self._stopping:
-                    return None
-                raise IndexingProcessCrashed(str(death)) from death
+                return writer.run(request, progress)
+            except IndexingProcessDied:
+                if self._stopping or not left:
+                    raise
+        raise AssertionError("the last one returns or raises")
 
     def _run_with_reserve(self, job: Job, run: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
         """The answer of the indexing process; batches that free disk space, or are already applied, may use the reserve.
@@ -741,21 +748,16 @@ class Runner:
 
     def _is_committed_after_reset(self, job: Job, target: IndexRow, writer: IndexingProcess) -> bool:
         """After the death of the process: was the batch committed? Has an unseen commit revealed or overwritten first."""
+        if self._stopping:  # the next start looks again
+            return False
         request = {"path": str(self._instance.index_path(target.uuid)), "do": "commitNothing"}
-        deaths = 0
-        while not self._stopping:  # the next start looks again
-            try:
-                writer.run(request, job.progress)
-                return self._is_committed(job, target)
-            except IndexingProcessDied as death:  # this one, too: of the same cancelation, or of what killed the first
-                deaths += 1
-                reason = str(death)
-            except IndexingProcessCrashed as crash:
-                deaths, reason = _MOST_DEATHS, str(crash)
-            if deaths >= _MOST_DEATHS:
-                self._on_bug(f"the log of index {job.index_uid} could not be reset: {reason}")
-                return self._is_committed(job, target)
-        return False
+        try:
+            self._run_until_one_lives(writer, request, job.progress)
+        except (IndexingProcessDied, IndexingProcessCrashed) as error:
+            if self._stopping and isinstance(error, IndexingProcessDied):
+                return False
+            self._on_bug(f"the log of index {job.index_uid} could not be reset: {error}")
+        return self._is_committed(job, target)
 
     # The end of a batch
 
