@@ -32,9 +32,13 @@ DOCID_BITS = 40
 Step = Callable[[sqlite3.Connection], None]
 
 
-def _create_instance(connection: sqlite3.Connection) -> None:
-    for statement in _INSTANCE_TABLES + _OUTBOX_TABLES + _KEY_TABLES + _CLUSTER_TABLES:
-        connection.execute(statement)
+def statements(*sql: str) -> Step:
+    """A step that runs these statements."""
+    def run(connection: sqlite3.Connection) -> None:
+        for each in sql:
+            connection.execute(each)
+
+    return run
 
 
 _INSTANCE_TABLES = (
@@ -84,13 +88,6 @@ _CLUSTER_TABLES = (
     "CREATE TABLE begun_batches (uid INTEGER PRIMARY KEY, tasks TEXT NOT NULL, shape TEXT NOT NULL, strategy TEXT NOT NULL, "
     "started_at INTEGER NOT NULL, \"end\" TEXT)",
 )
-
-
-def _create_index(connection: sqlite3.Connection) -> None:
-    for statement in _DOCUMENT_TABLES + _VALUE_TABLES + _GEO_TABLES + _VECTOR_TABLES + _WORD_TABLES:
-        connection.execute(statement)
-
-
 # Sets of documents are as svcd.base.docids encodes them, some in blocks (svcd.index.bitmap_blocks).
 _DOCUMENT_TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB)",
@@ -160,8 +157,8 @@ _WORD_TABLES = (
 # The step that creates the tables of a new file, and {format: the step to the next format}. A format without a step
 # changed nothing in this kind of file.
 Kind = tuple[Step, Mapping[int, Step]]
-INSTANCE: Kind = (_create_instance, {})
-INDEX: Kind = (_create_index, {})
+INSTANCE: Kind = (statements(*_INSTANCE_TABLES, *_OUTBOX_TABLES, *_KEY_TABLES, *_CLUSTER_TABLES), {})
+INDEX: Kind = (statements(*_DOCUMENT_TABLES, *_VALUE_TABLES, *_GEO_TABLES, *_VECTOR_TABLES, *_WORD_TABLES), {})
 
 
 class NewerFormat(RuntimeError):

@@ -8,15 +8,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from svcd.index import schema
 
-Step = Callable[[sqlite3.Connection], None]
-Steps = Mapping[int, Step]
+Steps = Mapping[int, schema.Step]
 
 
 @pytest.fixture
@@ -31,15 +30,8 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Con
     connection.close()
 
 
-def step(sql: str) -> Step:
-    def run(connection: sqlite3.Connection) -> None:
-        connection.execute(sql)
-
-    return run
-
-
-def kind(steps: Steps) -> tuple[Step, Steps]:
-    return step("CREATE TABLE held (number INTEGER)"), steps
+def kind(steps: Steps) -> tuple[schema.Step, Steps]:
+    return schema.statements("CREATE TABLE held (number INTEGER)"), steps
 
 
 def tables(connection: sqlite3.Connection) -> list[str]:
@@ -51,7 +43,7 @@ def version(connection: sqlite3.Connection) -> int:
 
 
 def test_an_older_file_is_upgraded_step_by_step(old: sqlite3.Connection) -> None:
-    steps = {1: step("CREATE TABLE second (number INTEGER)"), 2: step("INSERT INTO second VALUES (2)")}
+    steps = {1: schema.statements("CREATE TABLE second (number INTEGER)"), 2: schema.statements("INSERT INTO second VALUES (2)")}
     assert schema.prepare(old, kind(steps)) and not schema.prepare(old, kind(steps))
     assert version(old) == 3 and tables(old) == ["held", "second"]
     assert old.execute("SELECT * FROM held").fetchall() == [(7,)]
@@ -63,7 +55,7 @@ def test_an_upgrade_that_fails_leaves_the_old_file(old: sqlite3.Connection) -> N
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="full"):
-        schema.prepare(old, kind({1: step("CREATE TABLE second (number INTEGER)"), 2: fail}))
+        schema.prepare(old, kind({1: schema.statements("CREATE TABLE second (number INTEGER)"), 2: fail}))
     assert version(old) == 1 and tables(old) == ["held"]
 
 
