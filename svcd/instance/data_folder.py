@@ -286,20 +286,17 @@ class DataFolderReader:
     def _open_alone(self, stack: ExitStack, index_uid: str,
                     linked: Callable[[IndexReader], Iterable[str]]) -> IndexSnapshot | None:
         """One index that needs no other, sooner than _open_together(); None for all that has to be looked at twice."""
-        found = self._readers.rows(self._instance_path, _UUID, (index_uid,))
-        if not found or not self._readers.most_held:
+        if not self._readers.most_held:
             return None
-        uuid = found[0][0]
         with ExitStack() as attempt:
             try:
-                reader = attempt.enter_context(self._open_file(uuid))
-            except sqlite3.OperationalError:  # its file is missing
+                reader = attempt.enter_context(self.read(index_uid))
+            except ApiError:  # it does not exist, or its file is missing
                 return None
-            # Not swapped before its file was opened, and written since.
-            if any(True for _ in linked(reader)) or self._readers.rows(self._instance_path, _UUID, (index_uid,)) != found:
+            if any(True for _ in linked(reader)):
                 return None
             stack.push(attempt.pop_all())
-        return IndexSnapshot({index_uid: uuid}, {index_uid: reader}, self.read_file)
+        return IndexSnapshot({index_uid: reader.state[0]}, {index_uid: reader}, self.read_file)
 
     def _open_some(self, stack: ExitStack, uuids: dict[str, str], held: dict[str, IndexReader], found: Mapping[str, str],
                    lost: Collection[str]) -> None:
