@@ -152,11 +152,11 @@ class Archive:
 
     def discard(self) -> None:
         """Delete temporary files, if any."""
-        try:
-            self.partial.unlink(missing_ok=True)
-            delete_copy(self.copy)
-        except OSError:  # the folder is unusable, which is the error of the task
-            pass
+        for path in (self.partial, self.copy):
+            try:
+                delete_copy(path)
+            except OSError:  # the folder is unusable, which is the error of the task
+                pass
 
 
 def planned_archive(running: RunningBatch, instance: Instance, folders: Folders) -> Archive:
