@@ -150,11 +150,11 @@ class Supervision:
         if not self._is_ready or self._is_stopping:
             return
         now = time.monotonic()
+        if self._watchdog is not None:  # before a reload, after which the stop may have begun
+            self._watchdog.look(now)
         if self._reload_request.is_there:
             self._reload_request.is_there = False
             self._reload_now()
-        if self._watchdog is not None:
-            self._watchdog.look(now)
         if self._idle_time is not None and self._idle_time.exceeds(self._config.exit_when_idle, now):
             logs.info("idle: exiting", seconds=self._config.exit_when_idle)
             self._stop()

@@ -148,7 +148,7 @@ def test_a_service_lives_and_ends(tmp_path: Path, manager: Manager, listener: so
         service.process.send_signal(signal.SIGTERM)
         manager.until("STOPPING=1")
         assert service.process.wait(SECONDS) == 0
-        assert manager.rest().count("WATCHDOG=1") <= 1, "but for one that was under way"
+        assert "WATCHDOG=1" not in manager.rest()
 
 
 def test_an_idle_service_exits_and_the_next_connection_waits_for_its_successor(
