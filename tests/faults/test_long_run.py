@@ -1,8 +1,7 @@
 """What must hold of a daemon that works for long: 100 writes and 50 searches that nobody searched before each second, for 30 minutes.
 
-1. After 20 minutes its memory, in all of its processes together, stays as it is: in the last five it has at most 3 MB more than in the
-   five before. What is kept between searches is full within a minute, but the heap around it takes so long until it is cut into the
-   pieces that it stays in.
+1. After 20 minutes its memory, in all of its processes together, hardly grows: in the last five it has at most 3 MB more than in the
+   five before. What is kept between searches is full within a minute; the heap around it is cut into smaller pieces for longer.
 2. It has no more descriptors and threads at the end than when it was warm, after a third of the time.
 3. The logs of SQLite stay as small as they were.
 4. Searches are as fast at the end as when it was warm: their 99th percentile grows by less than a tenth.
