@@ -718,13 +718,14 @@ class Runner:
     def _run_until_one_lives(self, writer: IndexingProcess, request: dict[str, Any], progress: ReportProgress) -> dict[str, Any]:
         """The answer to a request that must be done, whatever cancels or kills processes meanwhile. Raises IndexingProcessDied
         when many have died, or svcd stops."""
-        for left in reversed(range(_MOST_DEATHS)):
+        deaths = 0
+        while True:
             try:
                 return writer.run(request, progress)
             except IndexingProcessDied:
-                if self._stopping or not left:
+                deaths += 1
+                if self._stopping or deaths == _MOST_DEATHS:
                     raise
-        raise AssertionError("the last one returns or raises")
 
     def _run_with_reserve(self, job: Job, run: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
         """The answer of the indexing process; batches that free disk space, or are already applied, may use the reserve.
