@@ -9,6 +9,7 @@ import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import (
@@ -185,7 +186,7 @@ class App:
         except ApiError as error:
             return error_answer(error)
         except Exception as error:  # a bug or a broken machine: the traceback goes to the log only
-            known = _system_error(error)
+            known = _system_error(error, self._instance.path)
             if known.type == "internal":
                 logs.failure("request failed", error, method=request.method, path=_shown_path(request))
             return error_answer(known)
@@ -265,9 +266,12 @@ def error_answer(error: ApiError) -> Response:
     return Response(error.status, dumps(shown).encode(), headers=error.headers)
 
 
-def _system_error(error: Exception) -> ApiError:
-    """The error that a client gets for an unexpected exception: of the disk or the descriptors if known, else `internal`."""
-    if lacks_room(error):
+def _system_error(error: Exception, folder: Path) -> ApiError:
+    """The error that a client gets for an unexpected exception: of the disk or the descriptors if known, else `internal`.
+
+    folder: the data folder.
+    """
+    if lacks_room(error, folder):
         return disk_full_error()
     if is_disk_failure(error):
         return ApiError("io_error", f"The disk of the data folder failed: {error}.")

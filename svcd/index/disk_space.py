@@ -35,18 +35,24 @@ _PORTION = bytes(1 << 20)
 _FULL = "There is no more space left on the device. Consider increasing the size of the disk/partition."
 _ONLY_FREEING = (f"{_FULL} Until there is some, only deletions of indexes, documents and tasks, and cancelations are "
                  "accepted.")
-# SQLite has an error of its own for a lack of room for the shared index of its log.
+# When the shared index of the log cannot grow, SQLite does not tell a full disk from one that failed.
 _CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 
-def lacks_room(error: BaseException) -> bool:
-    """Did SQLite fail because the disk is full?"""
-    return isinstance(error, sqlite3.OperationalError) and getattr(error, "sqlite_errorcode", 0) in _CODES
+def lacks_room(error: BaseException, folder: Path | None = None) -> bool:
+    """Did SQLite fail because the disk is full?
+
+    folder: of the file; where the error leaves it open, the disk is then asked how much is free. Without it the answer is yes.
+    """
+    code = getattr(error, "sqlite_errorcode", 0) if isinstance(error, sqlite3.OperationalError) else 0
+    if code == sqlite3.SQLITE_IOERR_SHMSIZE and folder is not None:
+        return disk_bytes(folder)[0] < LOW_BYTES
+    return code in _CODES
 
 
 def is_disk_failure(error: BaseException) -> bool:
-    """Did a read or write fail, or is the disk read-only since one has failed?"""
-    if isinstance(error, sqlite3.OperationalError) and not lacks_room(error):
+    """Did a read or write fail, or is the disk read-only since one has failed? To be asked after lacks_room()."""
+    if isinstance(error, sqlite3.OperationalError):
         return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
     return isinstance(error, OSError) and error.errno in (errno.EIO, errno.EROFS)
 

@@ -58,13 +58,13 @@ def write_archive(request: Mapping[str, Any], progress: Progress) -> dict[str, A
     except ApiError as error:
         return {"error": dict(error.as_json())}
     except (OSError, sqlite3.OperationalError) as error:
-        return {"error": dict(error_object(_error_code(error), f"The {request['archive']} could not be written to "
-                                                            f"`{partial.parent}`: {_reason(error)}."))}
+        reason = f"The {request['archive']} could not be written to `{partial.parent}`: {_reason(error)}."
+        return {"error": dict(error_object(_error_code(error, partial.parent), reason))}
     return {"error": None}
 
 
-def _error_code(error: OSError | sqlite3.OperationalError) -> str:
-    is_full = lacks_room(error) if isinstance(error, sqlite3.OperationalError) else error.errno in (errno.ENOSPC, errno.EDQUOT)
+def _error_code(error: OSError | sqlite3.OperationalError, folder: Path) -> str:
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT) if isinstance(error, OSError) else lacks_room(error, folder)
     return "no_space_left_on_device" if is_full else "io_error"
 
 

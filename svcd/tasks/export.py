@@ -54,7 +54,7 @@ def run_export(request: Mapping[str, Any], report: ReportProgress) -> dict[str, 
     except ApiError as error:
         return {"error": dict(error.as_json()), "exported": {}}
     except sqlite3.OperationalError as error:  # of the record
-        if lacks_room(error):
+        if lacks_room(error, Path(request["folder"])):
             return {"error": dict(disk_full_error().as_json()), "exported": {}}
         raise
     finally:

@@ -93,7 +93,7 @@ def apply_batch(path: Path, index_uid: str, shape: str, tasks: Sequence[Indexing
     try:
         return _apply_or_recover(path, index_uid, shape, tasks, budget, progress, free_bytes, threads)
     except sqlite3.OperationalError as failure:
-        if not lacks_room(failure):
+        if not lacks_room(failure, path.parent):
             raise
     error = dict(disk_full_error().as_json())
     return {"isDiskFull": True, "outcomes": [Outcome(task.uid, error=error).as_json() for task in tasks]}

@@ -11,7 +11,7 @@ import pytest
 from svcd.base.errors import ApiError
 from svcd.index import disk_space
 from svcd.index.connections import FullDiskReader, ReadPool, open_reader, open_writer
-from svcd.index.disk_space import LEAST_BYTES, LOW_BYTES, PART_BYTES, Reserve
+from svcd.index.disk_space import LEAST_BYTES, LOW_BYTES, PART_BYTES, Reserve, is_disk_failure, lacks_room
 from svcd.instance.instance import Instance
 from svcd.instance.queue import SPACE_FREEING_KINDS
 
@@ -26,6 +26,24 @@ class Disk:
 
     def __call__(self, _folder: Path) -> tuple[int, int]:
         return self.free, self.whole
+
+
+def failure(code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize(("code", "free", "is_full"), [
+    (sqlite3.SQLITE_FULL, LOW_BYTES, True),
+    (sqlite3.SQLITE_IOERR_SHMSIZE, LOW_BYTES - 1, True),
+    (sqlite3.SQLITE_IOERR_SHMSIZE, LOW_BYTES, False),  # the shared index of the log cannot grow, for EIO
+    (sqlite3.SQLITE_IOERR_WRITE, 0, False)])
+def test_a_disk_that_failed_is_told_from_a_full_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, free: int,
+                                                    is_full: bool) -> None:
+    monkeypatch.setattr(disk_space, "disk_bytes", Disk(free))
+    error = failure(code)
+    assert lacks_room(error, tmp_path) == is_full and (is_full or is_disk_failure(error))
 
 
 def size(folder: Path) -> int:

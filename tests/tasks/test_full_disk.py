@@ -15,8 +15,10 @@ from typing import Any, NoReturn
 
 import pytest
 
+from svcd.index import disk_space
 from svcd.index import writer as index_writer
 from svcd.index.encoded_document import EncodedDocuments
+from svcd.index.disk_space import LOW_BYTES
 from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.instance.task_records import Task
 from tests.tasks.conftest import TaskHarness
@@ -76,13 +78,14 @@ def test_deletions_are_done_with_the_reserve(films: TaskHarness, monkeypatch: py
     assert not films.instance.reserve.is_short  # there is room again
 
 
-@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE])
+@pytest.mark.parametrize(("code", "free"), [(sqlite3.SQLITE_FULL, LOW_BYTES), (sqlite3.SQLITE_IOERR_SHMSIZE, LOW_BYTES - 1)])
 def test_a_file_that_cannot_be_opened_on_a_full_disk_says_so(films: TaskHarness, monkeypatch: pytest.MonkeyPatch,
-                                                              code: int) -> None:
+                                                              code: int, free: int) -> None:
     def refuse(*_: Any, **__: Any) -> NoReturn:
         raise full(code)
 
     monkeypatch.setattr(index_writer, "open_writer", refuse)
+    monkeypatch.setattr(disk_space, "disk_bytes", lambda _: (free, 1 << 40))
     old, new, compaction = films.add([{"id": 7}]), films.add([{"id": 7}], "books"), films.do("indexCompaction")
     films.run()
     assert ends(films, old, new, compaction) == [FULL] * 3
