@@ -18,8 +18,9 @@ from svcd.text.segmenters import LANGUAGE_DEPENDENT, SEGMENTED, Segmenter, segme
 # The kinds of tokens.
 WORD, STOP_WORD, SOFT, HARD = "word", "stop word", "soft separator", "hard separator"
 
-# A table of lemmas is cleared when it has so many: about 6 MB, more than the distinct words of most texts.
-MAX_CACHED = 32_768
+# A table of lemmas is cleared when it has so many: about 1.5 MB, for each script, language and index. With four times as many an
+# import of films takes as much CPU time, and a daemon grows for longer.
+MAX_CACHED = 8_192
 # Longer pieces, in characters, are not cached: they are rarely words and rarely occur again.
 MAX_CACHED_LENGTH = 64
 
