@@ -17,8 +17,8 @@ import pytest
 
 from svcd.index import disk_space
 from svcd.index import writer as index_writer
-from svcd.index.encoded_document import EncodedDocuments
 from svcd.index.disk_space import LOW_BYTES
+from svcd.index.encoded_document import EncodedDocuments
 from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.instance.task_records import Task
 from tests.tasks.conftest import TaskHarness
