@@ -96,8 +96,6 @@ _FILTERED_TOKEN = ("The provided tenant token is invalid. Its rules have a filte
 # Characters of a message that are sent: many messages repeat what was received, which may be long.
 _MAX_MESSAGE = 100_000
 _SYSTEM_ERRORS = {  # errno: code
-    errno.ENOSPC: "no_space_left_on_device",
-    errno.EDQUOT: "no_space_left_on_device",
     errno.EMFILE: "too_many_open_files",
     errno.ENFILE: "too_many_open_files",
 }
@@ -276,8 +274,6 @@ def _system_error(error: Exception, folder: Path) -> ApiError:
     if is_disk_failure(error):
         return ApiError("io_error", f"The disk of the data folder failed: {error}.")
     code = _SYSTEM_ERRORS.get(error.errno or 0) if isinstance(error, OSError) else None
-    if code == "no_space_left_on_device":
-        return disk_full_error()
     return ApiError(code, str(error)) if code else ApiError("internal", f"Internal error: {type(error).__name__}")
 
 

@@ -70,7 +70,7 @@ def keep_log(path: Path) -> None:
         try:
             Path(f"{path}{suffix}").touch()
         except OSError as error:  # on a full disk they cannot be created
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not lacks_room(error):
                 raise
 
 

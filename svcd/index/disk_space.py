@@ -37,13 +37,16 @@ _ONLY_FREEING = (f"{_FULL} Until there is some, only deletions of indexes, docum
                  "accepted.")
 # When the shared index of the log cannot grow, SQLite does not tell a full disk from one that failed.
 _CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
 
 def lacks_room(error: BaseException, folder: Path | None = None) -> bool:
-    """Did SQLite fail because the disk is full?
+    """Did SQLite or the system fail because the disk is full?
 
     folder: of the file; where the error leaves it open, the disk is then asked how much is free. Without it the answer is yes.
     """
+    if isinstance(error, OSError):
+        return error.errno in _ERRNOS
     code = getattr(error, "sqlite_errorcode", 0) if isinstance(error, sqlite3.OperationalError) else 0
     if code == sqlite3.SQLITE_IOERR_SHMSIZE and folder is not None:
         return disk_bytes(folder)[0] < LOW_BYTES

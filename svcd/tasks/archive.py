@@ -7,7 +7,6 @@ copied first, and the state of the queue is written in which none of them was mi
 """
 from __future__ import annotations
 
-import errno
 import gzip
 import io
 import json
@@ -64,8 +63,7 @@ def write_archive(request: Mapping[str, Any], progress: Progress) -> dict[str, A
 
 
 def _error_code(error: OSError | sqlite3.OperationalError, folder: Path) -> str:
-    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT) if isinstance(error, OSError) else lacks_room(error, folder)
-    return "no_space_left_on_device" if is_full else "io_error"
+    return "no_space_left_on_device" if lacks_room(error, folder) else "io_error"
 
 
 def _reason(error: OSError | sqlite3.OperationalError) -> str:

@@ -90,36 +90,35 @@ def apply_batch(path: Path, index_uid: str, shape: str, tasks: Sequence[Indexing
     When the disk is full: {"isDiskFull": True, "outcomes"}, each outcome with that error; nothing is applied.
     """
     tasks = [replace(task, index_uid=index_uid) for task in tasks]
-    try:
-        return _apply_or_recover(path, index_uid, shape, tasks, budget, progress, free_bytes, threads)
-    except sqlite3.OperationalError as failure:
-        if not lacks_room(failure, path.parent):
-            raise
+    with ExitStack() as opened:
+        try:
+            writer = IndexWriter(path, cache_kib=budget.page_cache >> 10, hash_bytes=budget.postings)
+            opened.callback(_close, writer)
+            return _apply_or_recover(writer, index_uid, shape, tasks, budget, progress, free_bytes, threads)
+        except sqlite3.OperationalError as failure:
+            if not lacks_room(failure, path.parent):  # asked before _close() truncates the log, which frees space
+                raise
     error = dict(disk_full_error().as_json())
     return {"isDiskFull": True, "outcomes": [Outcome(task.uid, error=error).as_json() for task in tasks]}
 
 
-def _apply_or_recover(path: Path, index_uid: str, shape: str, tasks: Sequence[IndexingTask], budget: MemoryBudget,
+def _apply_or_recover(writer: IndexWriter, index_uid: str, shape: str, tasks: Sequence[IndexingTask], budget: MemoryBudget,
                       progress: Progress, free_bytes: int, threads: int) -> dict[str, Any]:
-    writer = IndexWriter(path, cache_kib=budget.page_cache >> 10, hash_bytes=budget.postings)
-    try:
-        applied = writer.applied
-        if applied and (already_applied := [task for task in tasks if _is_already_applied(applied, task)]):
-            known = [applied.outcome(task.uid, task.enqueued_at) for task in already_applied]
-            return _answer(writer, list(map(_known_outcome, already_applied, known)),
-                           {"newest": applied.last, "unknown": known.count(None)})
-        is_ahead = applied is not None and applied.last >= tasks[0].uid
-        if tasks[0].kind == "indexCompaction":
-            return _answer(writer, [_compact(writer, path, tasks[0], progress).as_json()])
-        if free_bytes:
-            writer.cut_log()
-        if free_bytes and shape in (batching.DELETIONS, batching.FILTER_DELETIONS):
-            outcomes = _delete_in_portions(writer, tasks, budget, progress, free_bytes)
-        else:
-            outcomes = _apply(writer, index_uid, shape, tasks, budget, progress, threads)
-        return _answer(writer, outcomes, {"newest": applied.last, "unknown": 0} if applied and is_ahead else None)
-    finally:
-        _close(writer)
+    applied = writer.applied
+    if applied and (already_applied := [task for task in tasks if _is_already_applied(applied, task)]):
+        known = [applied.outcome(task.uid, task.enqueued_at) for task in already_applied]
+        return _answer(writer, list(map(_known_outcome, already_applied, known)),
+                       {"newest": applied.last, "unknown": known.count(None)})
+    is_ahead = applied is not None and applied.last >= tasks[0].uid
+    if tasks[0].kind == "indexCompaction":
+        return _answer(writer, [_compact(writer, tasks[0], progress).as_json()])
+    if free_bytes:
+        writer.cut_log()
+    if free_bytes and shape in (batching.DELETIONS, batching.FILTER_DELETIONS):
+        outcomes = _delete_in_portions(writer, tasks, budget, progress, free_bytes)
+    else:
+        outcomes = _apply(writer, index_uid, shape, tasks, budget, progress, threads)
+    return _answer(writer, outcomes, {"newest": applied.last, "unknown": 0} if applied and is_ahead else None)
 
 
 def _close(writer: IndexWriter) -> None:
@@ -541,12 +540,12 @@ def _change_rules(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: Me
         yield Outcome(uid, details)
 
 
-def _compact(writer: IndexWriter, path: Path, task: IndexingTask, progress: Progress) -> Outcome:
+def _compact(writer: IndexWriter, task: IndexingTask, progress: Progress) -> Outcome:
     progress("copy and compact the index", 0, 1)
-    before = path.stat().st_size
+    before = writer.path.stat().st_size
     writer.compact()
     return Outcome(task.uid, {"preCompactionSize": human_size(before),
-                              "postCompactionSize": human_size(path.stat().st_size)})
+                              "postCompactionSize": human_size(writer.path.stat().st_size)})
 
 
 _Action = Callable[[IndexWriter, Sequence[IndexingTask], MemoryBudget, Progress], Iterator[Outcome]]

@@ -1,6 +1,8 @@
 """What must hold of the reserve of room, on a disk that a test invents, and of readers that find none."""
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from svcd.index.connections import FullDiskReader, ReadPool, open_reader, open_w
 from svcd.index.disk_space import LEAST_BYTES, LOW_BYTES, PART_BYTES, Reserve, is_disk_failure, lacks_room
 from svcd.instance.instance import Instance
 from svcd.instance.queue import SPACE_FREEING_KINDS
+from tests.support.disk_errors import sqlite_error
 
 GIB = 1 << 33
 
@@ -28,12 +31,6 @@ class Disk:
         return self.free, self.whole
 
 
-def failure(code: int) -> sqlite3.OperationalError:
-    error = sqlite3.OperationalError("disk I/O error")
-    error.sqlite_errorcode = code
-    return error
-
-
 @pytest.mark.parametrize(("code", "free", "is_full"), [
     (sqlite3.SQLITE_FULL, LOW_BYTES, True),
     (sqlite3.SQLITE_IOERR_SHMSIZE, LOW_BYTES - 1, True),
@@ -42,8 +39,14 @@ def failure(code: int) -> sqlite3.OperationalError:
 def test_a_disk_that_failed_is_told_from_a_full_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, free: int,
                                                     is_full: bool) -> None:
     monkeypatch.setattr(disk_space, "disk_bytes", Disk(free))
-    error = failure(code)
+    error = sqlite_error(code)
     assert lacks_room(error, tmp_path) == is_full and (is_full or is_disk_failure(error))
+
+
+@pytest.mark.parametrize(("code", "is_full"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False)])
+def test_a_full_disk_is_known_by_the_errors_of_the_system(tmp_path: Path, code: int, is_full: bool) -> None:
+    error = OSError(code, os.strerror(code))
+    assert lacks_room(error) == lacks_room(error, tmp_path) == is_full and (is_full or is_disk_failure(error))
 
 
 def size(folder: Path) -> int:

@@ -3,8 +3,9 @@
 1. Tasks that free space do not fail with the tasks of their batch that take some.
 2. A batch that frees space and finds none uses the reserve; without one it fails with no_space_left_on_device.
 3. A file that cannot be opened, or whose log cannot be truncated, is reported as such, or not at all.
-4. A batch that is committed ends as it was done.
-5. Deletions in portions leave what they leave at once.
+4. Whether the disk was full is asked before the log of a failed batch is truncated, which frees space.
+5. A batch that is committed ends as it was done.
+6. Deletions in portions leave what they leave at once.
 """
 from __future__ import annotations
 
@@ -21,15 +22,10 @@ from svcd.index.disk_space import LOW_BYTES
 from svcd.index.encoded_document import EncodedDocuments
 from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.instance.task_records import Task
+from tests.support.disk_errors import sqlite_error
 from tests.tasks.conftest import TaskHarness
 
 FULL = "no_space_left_on_device"
-
-
-def full(code: int = sqlite3.SQLITE_FULL) -> sqlite3.OperationalError:
-    error = sqlite3.OperationalError("no room")
-    error.sqlite_errorcode = code
-    return error
 
 
 def ends(harness: TaskHarness, *tasks: Task) -> list[str]:
@@ -50,7 +46,7 @@ def test_deletions_do_not_fail_with_the_additions_of_their_batch(films: TaskHarn
     def without_room(writer: IndexWriter, changes: Iterable[DocumentChange], encoded: EncodedDocuments) -> None:
         changes = list(changes)
         if any(change.json is not None for change in changes):
-            raise full()
+            raise sqlite_error()
         write(writer, changes, encoded)
 
     monkeypatch.setattr(IndexWriter, "write", without_room)
@@ -68,7 +64,7 @@ def test_deletions_are_done_with_the_reserve(films: TaskHarness, monkeypatch: py
 
     def without_room(writer: IndexWriter, changes: Iterable[DocumentChange], encoded: EncodedDocuments) -> None:
         if not films.instance.reserve.is_short:
-            raise full()
+            raise sqlite_error()
         write(writer, changes, encoded)
 
     monkeypatch.setattr(IndexWriter, "write", without_room)
@@ -82,7 +78,7 @@ def test_deletions_are_done_with_the_reserve(films: TaskHarness, monkeypatch: py
 def test_a_file_that_cannot_be_opened_on_a_full_disk_says_so(films: TaskHarness, monkeypatch: pytest.MonkeyPatch,
                                                               code: int, free: int) -> None:
     def refuse(*_: Any, **__: Any) -> NoReturn:
-        raise full(code)
+        raise sqlite_error(code)
 
     monkeypatch.setattr(index_writer, "open_writer", refuse)
     monkeypatch.setattr(disk_space, "disk_bytes", lambda _: (free, 1 << 40))
@@ -92,9 +88,28 @@ def test_a_file_that_cannot_be_opened_on_a_full_disk_says_so(films: TaskHarness,
     assert len(list((films.path / "indexes").glob("*.sqlite"))) == 1
 
 
+def test_a_full_disk_is_known_by_what_was_free_before_the_log_was_truncated(films: TaskHarness,
+                                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    free, cut_log = [LOW_BYTES - 1], IndexWriter.cut_log
+
+    def without_room(*_: Any) -> NoReturn:
+        raise sqlite_error(sqlite3.SQLITE_IOERR_SHMSIZE)
+
+    def making_room(writer: IndexWriter) -> None:
+        free[0] = LOW_BYTES
+        cut_log(writer)
+
+    monkeypatch.setattr(IndexWriter, "write", without_room)
+    monkeypatch.setattr(IndexWriter, "cut_log", making_room)
+    monkeypatch.setattr(disk_space, "disk_bytes", lambda _: (free[0], 1 << 40))
+    added = films.add([{"id": 7}])
+    films.runner.step()
+    assert free == [LOW_BYTES] and ends(films, added) == [FULL]
+
+
 def test_a_log_that_cannot_be_cut_fails_nothing(films: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: IndexWriter) -> NoReturn:
-        raise full()
+        raise sqlite_error()
 
     monkeypatch.setattr(IndexWriter, "checkpoint", refuse)
     added = films.add([{"id": 7}])
@@ -109,7 +124,7 @@ def test_what_is_committed_waits_for_room_to_be_noted(tmp_path: Path, monkeypatc
     added = harness.add([{"id": 2}])
 
     def stop() -> None:
-        raise full()
+        raise sqlite_error()
 
     harness.writer.after = stop  # as if the end could not be written
     harness.runner.step()
@@ -136,7 +151,7 @@ def test_large_deletions_are_done_in_portions(films: TaskHarness, monkeypatch: p
     def with_little_room(writer: IndexWriter, changes: Iterable[DocumentChange], encoded: EncodedDocuments) -> None:
         changes = list(changes)
         if len(changes) > most:
-            raise full()
+            raise sqlite_error()
         portions.append(len(changes))
         write(writer, changes, encoded)
 
