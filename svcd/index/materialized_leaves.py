@@ -23,12 +23,13 @@ from svcd.index.materialized_choice import LETTERS, Choice, Families, PairLeaves
 from svcd.index.schema import SHARED_COLUMN
 
 FIRST_COLUMN = 32
-_LOWS = (1 << BLOCK_BITS) - 1
+_ALL_PLACES = FIRST_COLUMN + SHARED_COLUMN + 1
+DOCIDS_OF_BLOCK = (1 << BLOCK_BITS) - 1  # the bits of a docid that say which one of its block it is
 _SEVEN_GAPS = " " * 8
 _BETWEEN_ROWS = "  "  # a gap, so that no pair reaches from one document into the next
 _POSITIONS = DocIds(range(FIRST_COLUMN << BLOCK_BITS))
 
-LeafRow = tuple[int, int, bytes]  # family, first docid of the portion, marshalled {leaf: set of codes}
+LeafRow = tuple[int, int, int, bytes]  # family, bitmap block, number of the portion, marshalled {leaf: set of codes}
 _discard = deque[None](maxlen=0).extend
 
 
@@ -75,7 +76,7 @@ class LeafGatherer:
             for line in forward.split("\n"):
                 column, _, row = line.partition("\t")
                 lows, texts = fields[column]
-                lows.append(docid & _LOWS)
+                lows.append(docid & DOCIDS_OF_BLOCK)
                 texts.append(row)
         for column, (lows, texts) in fields.items():
             self._add_field(min(int(column), SHARED_COLUMN), lows, texts)
@@ -108,8 +109,8 @@ class LeafGatherer:
             self._places += (_PLACES[bucketed_position(position)] << BLOCK_BITS for position in range(known, length))
         return self._places
 
-    def rows(self, start: int) -> list[LeafRow]:
-        """The rows of the portion with this first docid, by family."""
+    def rows(self, block: int, portion: int) -> list[LeafRow]:
+        """The rows of the portion, by family. portion: a number that no other one of this bitmap block has."""
         families: defaultdict[int, dict[str, bytes]] = defaultdict(dict)
         letters: defaultdict[str, list[DocIds]] = defaultdict(list)
         for leaf, codes in self._terms.leaves.items():
@@ -121,7 +122,13 @@ class LeafGatherer:
         families[Families.LETTERS] = {letter: (union_of(sets) & _POSITIONS).serialize() for letter, sets in letters.items()}
         for left, pairs in self._pairs.items():
             families[self._families.of_pairs(left)] = _serialized(pairs.leaves)
-        return [(family, start, marshal.dumps(leaves)) for family, leaves in families.items() if leaves]
+        return [(family, block, portion, marshal.dumps(leaves)) for family, leaves in families.items() if leaves]
+
+
+def codes_of_documents(docids: DocIds) -> DocIds:
+    """All codes that documents of one bitmap block may have, in any leaf."""
+    lows = [docid & DOCIDS_OF_BLOCK for docid in docids]
+    return DocIds(array("I", chain.from_iterable(map((place << BLOCK_BITS).__add__, lows) for place in range(_ALL_PLACES))))
 
 
 _PLACES = {bucket: place for place, bucket in enumerate(BUCKETS)}

@@ -10,6 +10,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
+from operator import itemgetter
 
 from svcd.base.docids import DocIds, bytes_of_containers, containers_of, from_bytes, union_of
 from svcd.base.roaring_format import StoredContainer
@@ -20,20 +21,25 @@ from svcd.index.materialized_choice import Choice, Families, Node
 from svcd.index.materialized_leaves import FIRST_COLUMN
 from svcd.index.materialized_reader import materialized_key
 
+# Portions of leaves from this number on are corrections: of documents of which nothing in the other portions of the block counts.
+CORRECTIONS = 1 << BLOCK_BITS
+
 Row = tuple[str, int, int, bytes]  # key, part, block, documents
 _Part = list[tuple[int, StoredContainer]]  # a container for each bitmap block
 _Parts = Mapping[int, _Part]  # by place
 
 
-def family_rows(connection: sqlite3.Connection, choice: Choice, family: int, least: int, check: Callable[[], None]) -> list[Row]:
+def family_rows(connection: sqlite3.Connection, choice: Choice, family: int, least: int, corrected: Mapping[int, DocIds],
+                check: Callable[[], None]) -> list[Row]:
     """The rows of the sets of a family, by key.
 
-    least: so many documents make a term or a prefix common. check: called each 0.01 s; what it raises ends the work.
+    least: so many documents make a term or a prefix common. corrected: bitmap block -> the codes of documents that are in
+    corrections. check: called each 0.01 s; what it raises ends the work.
     """
     pairs = choice.families.pair_leaves(family)
     nodes = pairs.nodes if pairs else _letter_nodes if family == Families.LETTERS else choice.nodes
     rows: list[Row] = []
-    for node, parts in _node_parts(connection, family, nodes, check).items():
+    for node, parts in _node_parts(connection, family, nodes, corrected, check).items():
         check()
         if pairs:
             rows += _rows(materialized_key("adjacent", *node), 0, parts[0])
@@ -51,21 +57,26 @@ def _letter_nodes(letter: str) -> Iterator[Node]:
 
 
 def _node_parts(
-    connection: sqlite3.Connection, family: int, nodes_of: Callable[[str], Iterator[Node]], check: Callable[[], None]
+    connection: sqlite3.Connection, family: int, nodes_of: Callable[[str], Iterator[Node]], corrected: Mapping[int, DocIds],
+    check: Callable[[], None]
 ) -> Mapping[Node, _Parts]:
     found: defaultdict[Node, defaultdict[int, _Part]] = defaultdict(lambda: defaultdict(list))
     known: dict[str, tuple[Node, ...]] = {}
-    stored = connection.execute("SELECT start, leaves FROM materialized_leaves WHERE family = ? ORDER BY start", (family,))
-    for block, portions in groupby(stored, lambda row: row[0] >> BLOCK_BITS):
+    stored = connection.execute("SELECT block, portion, leaves FROM materialized_leaves WHERE family = ? ORDER BY block, portion",
+                                (family,))
+    for block, portions in groupby(stored, itemgetter(0)):
         check()
         sets: defaultdict[Node, list[DocIds]] = defaultdict(list)
-        for _, leaves in portions:
-            for leaf, codes in marshal.loads(leaves).items():
+        void = corrected.get(block)
+        for _, portion, leaves in portions:
+            for leaf, stored_codes in marshal.loads(leaves).items():
                 if leaf not in known:
                     known[leaf] = tuple(nodes_of(leaf))
-                docids = DocIds.deserialize(codes)
-                for node in known[leaf]:
-                    sets[node].append(docids)
+                codes = DocIds.deserialize(stored_codes)
+                if void is not None and portion < CORRECTIONS:
+                    codes -= void
+                for node in known[leaf] if codes else ():
+                    sets[node].append(codes)
         for node, several in sets.items():
             parts = found[node]
             for place, container in containers_of(union_of(several)):

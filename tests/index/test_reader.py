@@ -30,7 +30,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.base.docids import DocIds, from_bytes
-from svcd.index import bitmap_blocks, materialized, materialized_choice, pair_reader, schema, term_reader, writer as index_writer
+from svcd.index import bitmap_blocks, materialized, materialized_build, materialized_choice, pair_reader, schema, term_reader, writer as index_writer
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
@@ -296,8 +296,8 @@ def test_cached_values_are_brought_up_to_date_after_writes(history: list[list[tu
 
 def materialize_everything(patch: pytest.MonkeyPatch) -> None:
     """Make sets of all terms and prefixes, however few documents there are, in one block for each four of them."""
-    for name in ("LEAST", "LEAST_DOCUMENTS"):
-        patch.setattr(materialized, name, 0)
+    patch.setattr(materialized, "LEAST_DOCUMENTS", 0)
+    patch.setattr(materialized_build, "LEAST", 0)
     patch.setattr(bitmap_blocks, "MOST_IN_WHOLE", 0)
 
 
@@ -344,8 +344,11 @@ def test_refreshed_sets_are_those_of_a_new_build(
         materialize_everything(patch)
         patch.setattr(bitmap_blocks, "MOST_IN_WHOLE", most_in_whole)
         patch.setattr(materialized_choice, "_FAMILIES", families)
-        for name, value in ("_SHARE", 0), ("_KEYS_AT_ONCE", 3), ("_ROWS_AT_ONCE", 2), ("_PORTION", 20):  # _SHARE: never made again
-            patch.setattr(materialized, name, value)
+        patch.setattr(materialized, "_KEYS_AT_ONCE", 3)
+        for module in materialized, materialized_build:
+            patch.setattr(module, "SHARE", 0)  # never made again
+        for name, value in ("_ROWS_AT_ONCE", 2), ("_PORTION", 20):
+            patch.setattr(materialized_build, name, value)
         path = Path(folder) / "index.sqlite"
         writer = IndexWriter(path)
         fill_columns(writer)
@@ -371,12 +374,68 @@ def materialize_by_and_by(writer: IndexWriter) -> None:
         pass
 
 
+@settings(max_examples=40, deadline=None)
+@given(history=HISTORY.map(spread), checks=st.lists(st.integers(0, 60), min_size=4, max_size=4))
+def test_what_is_written_during_a_build_is_in_its_sets(history: list[list[tuple[int, Any]]], checks: list[int]) -> None:
+    """Between the batches sets are made for a while."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        materialize_everything(patch)
+        for module, name, value in ((materialized, "SHARE", 0), (materialized_build, "SHARE", 0), (materialized_build, "_ROWS_AT_ONCE", 2),
+                                    (materialized_build, "_PORTION", 20), (materialized_build, "_COMMIT_S", 1e-6)):
+            patch.setattr(module, name, value)
+        path = Path(folder) / "index.sqlite"
+        writer = IndexWriter(path)
+        fill_columns(writer)
+        held: dict[int, Any] = {}
+        for number, batch in enumerate(history):
+            play(writer, [batch], held)
+            counted = counting()
+            writer.materialize_postings(lambda: next(counted) >= checks[number % len(checks)])
+            with reading(path) as reader:
+                check_relations(reader, held)
+        materialize_by_and_by(writer)
+        found = stored_sets(path)
+        with reading(path) as reader:
+            check_relations(reader, held)
+        with writer.transaction():
+            writer._written = None  # too many documents
+        materialize_by_and_by(writer)
+        again = stored_sets(path)
+        keys = {key for key, _ in found} & {key for key, _ in again}
+        assert {place: docids for place, docids in found.items() if place[0] in keys} == {
+            place: docids for place, docids in again.items() if place[0] in keys}
+        writer.close()
+
+
+def test_sets_are_of_use_as_they_are_made_whatever_was_written_before(writer: IndexWriter, tmp_path: Path,
+                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too much for readers to bring sets up to date, while leaves were gathered."""
+    materialize_everything(monkeypatch)
+    monkeypatch.setattr(materialized_build, "_COMMIT_S", 1e-6)
+    monkeypatch.setattr("svcd.index.read_transaction.MOST_WRITTEN", 1)
+    path = tmp_path / "index.sqlite"
+    with writer.transaction():
+        writer.write([change(docid, {"f": ["apple", "word"]}) for docid in range(40)])
+    gathered = "SELECT 1 FROM meta WHERE key = 'materialized_build' AND value LIKE '%correct%'"
+    with closing(sqlite3.connect(path)) as connection:
+        writer.materialize_postings(lambda: connection.execute(gathered).fetchone() is not None)
+    with writer.transaction():
+        writer.write([change(docid, {"f": ["word"]}, {"f": ["apple", "word"]}) for docid in range(3)])
+    writer.materialize_postings(lambda: bool(stored_sets(path)))
+    assert stored_sets(path) and writer.needs_materialized_postings()
+    with reading(path) as reader:
+        assert materialized.generation_of(reader.transaction.connection) == reader.generation
+    writer.materialize_postings(lambda: False)
+    found = stored_sets(path)
+    assert (found["w:apple", 0], found["w:word", 0]) == ({*range(3, 40)}, {*range(40)})
+
+
 @pytest.mark.parametrize("writes_between", [False, True])
 def test_an_interrupted_build_goes_on_where_it_was(
     writer: IndexWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes_between: bool
 ) -> None:
     materialize_everything(monkeypatch)
-    monkeypatch.setattr(materialized, "_COMMIT_S", 1e-6)
+    monkeypatch.setattr(materialized_build, "_COMMIT_S", 1e-6)
     monkeypatch.setattr(materialized_choice, "_FAMILIES", 1_000)
     path = tmp_path / "index.sqlite"
     with writer.transaction():
@@ -407,7 +466,7 @@ def test_clearing_an_index_ends_a_build(writer: IndexWriter, tmp_path: Path, mon
     with writer.transaction():
         writer.write([change(0, {"f": ["apple", "word"]})])
     leaves = "SELECT 1 FROM sqlite_master WHERE name = 'materialized_leaves'"
-    monkeypatch.setattr(materialized, "_COMMIT_S", 1e-6)
+    monkeypatch.setattr(materialized_build, "_COMMIT_S", 1e-6)
     with closing(sqlite3.connect(path)) as connection:
         writer.materialize_postings(lambda: connection.execute(leaves).fetchone() is not None)
         assert connection.execute(leaves).fetchone()
