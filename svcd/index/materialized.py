@@ -62,7 +62,7 @@ def materialize(writer: sqlite3.Connection, docids: DocIds, should_stop: ShouldS
         build, written = Build(generation, documents), EMPTY
         with write_transaction(writer):
             begin(writer, build)
-    elif not build.has_sets:
+    elif build.is_gathering:
         with write_transaction(writer):
             build, written = bring_up_to_date(writer, build, generation, written), EMPTY
     try:

@@ -1,7 +1,7 @@
 """How far the materialized postings of an index are made, and the steps in which they are made.
 
-A build is noted in `meta`, so that it goes on where it was, in another process or after a stop. While no set of it is there,
-it is brought to the newest generation: leaves of documents that were written since they were gathered are gathered again.
+A build is noted in `meta`, so that it goes on where it was, in another process or after a stop. Until all leaves are gathered it
+is brought to the newest generation: those of documents that were written since are gathered again.
 See docs/storage.md#materialized-postings.
 """
 from __future__ import annotations
@@ -69,9 +69,9 @@ class Build(NamedTuple):
         return self.step == _DONE
 
     @property
-    def has_sets(self) -> bool:
-        """May some be made?"""
-        return self.step in (_SETS, _DONE)
+    def is_gathering(self) -> bool:
+        """May documents that are written now still be gathered again? Not without end: what comes later is refreshed."""
+        return self.step in (_TERMS, _PAIRS, _LEAVES)
 
 
 def build_of(connection: sqlite3.Connection) -> Build | None:
@@ -123,12 +123,9 @@ def begin(writer: sqlite3.Connection, build: Build) -> None:
 
 
 def bring_up_to_date(writer: sqlite3.Connection, build: Build, generation: int, written: DocIds) -> Build:
-    """A build without sets, for a later generation. written: the documents that were written since it was noted."""
-    if written and build.step in (_LEAVES, _CORRECTIONS):
+    """A build that gathers still, for a later generation. written: the documents that were written since it was noted."""
+    if written and build.step == _LEAVES:
         set_meta(writer, "materialized_rewritten", to_bytes(_rewritten(writer) | written))
-        if build.step == _CORRECTIONS:
-            writer.execute("DELETE FROM materialized_leaves WHERE portion >= ?", (CORRECTIONS,))
-            build = build._replace(at=0)
     build = build._replace(generation=generation)
     set_meta(writer, "materialized_postings", generation)
     note(writer, build)
