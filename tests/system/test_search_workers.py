@@ -17,6 +17,7 @@ How requests are dealt out: tests/http/test_worker_sharing.py.
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import os
 import signal
@@ -44,6 +45,7 @@ PATIENCE_S = 15.0
 FILMS = [{"id": number, "title": title} for number, title in enumerate(
     ("The General", "The Gold Rush", "Metropolis", "Sunrise", "The Kid", "Nosferatu", "Faust", "City Lights"))]
 _MODULE = "svcd.cli.search_worker"
+_numbers = itertools.count()
 
 
 def workers(daemon: Daemon) -> list[int]:
@@ -466,10 +468,8 @@ def _search_until(daemon: Daemon, stopping: threading.Event, failures: list[Exce
     """Search without pause, then hold the connection, and search again when the workers have ended."""
     client = Client(daemon, None)
     try:
-        number = 0
         while not stopping.is_set():
-            number += 1
-            client.titles(f"the {number}")
+            client.titles(f"the {next(_numbers)}")  # what another one has asked is kept, and not searched
         while workers(daemon):
             time.sleep(0.05)
         client.titles("kid")
