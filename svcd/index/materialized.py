@@ -5,9 +5,9 @@ million documents. The table `materialized_postings` has the sets of terms and p
 position, as far as they have LEAST documents, as bitmap blocks. All of them belong to one generation, which stands in `meta`;
 readers bring them up to date with the delta like any cached set.
 
-They are made from the vocabulary and the forward index after the batch that made them necessary, while nothing else waits: this
-module knows how far that is, and commits it portion by portion. When few documents were written since, only the blocks of these
-documents are refreshed. See docs/storage.md#materialized-postings.
+They are made from the vocabulary and the forward index after the batch that made them necessary, while nothing else waits
+(svcd.index.materialized_build). This module decides whether they are made or refreshed: when few documents were written since,
+only the blocks of these documents are refreshed. See docs/storage.md#materialized-postings.
 """
 from __future__ import annotations
 
