@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from svcd.base import logs
-from svcd.cluster.log import Log, Trimmed, Unavailable
+from svcd.cluster.log import Log, Record, Trimmed, Unavailable
 from svcd.cluster.members import CLUSTER, NODES
 from svcd.index import schema
 from svcd.index.connections import open_reader, open_writer, write_transaction
@@ -61,7 +61,7 @@ def join(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack) -> 
 
 
 def _joined(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack, position: Position | None) -> Position:
-    record = log.records(CLUSTER).get(CLUSTER)
+    record = _record(log, position is not None)
     if record is None:
         seed = {"uid": str(uuids.uuid4()), "seed": name if position is None and _has_content(folder) else None}
         if position is not None or log.last():
@@ -89,8 +89,19 @@ def _joined(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack, 
     return position or _set(folder, Position(cluster["uid"]))
 
 
+def _record(log: Log, is_expected: bool) -> Record | None:
+    """The record of the cluster; asked again when there is none where one is expected, as in _last()."""
+    for _ in range(_LOOKS):
+        found = log.records(CLUSTER).get(CLUSTER)
+        if found is not None or not (is_expected or log.last()):
+            break
+        time.sleep(1)
+    return found
+
+
 def _last(log: Log, expected: int) -> int:
-    """The last entry; asked again when it is less than expected, because a server may not know yet that it leads no more."""
+    """The last entry; asked again when it is less than expected: a server may not know yet that it leads no more, or one that
+    has just become the leader not yet have all that its predecessor had."""
     for _ in range(_LOOKS):
         last = log.last()
         if last >= expected:

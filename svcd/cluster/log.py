@@ -106,7 +106,8 @@ class Log(Protocol):
     def records(self, prefix: str) -> dict[str, Record]:
         """The records whose keys begin with `prefix`, by key: as the leader has them.
 
-        A leader that is being replaced may give older ones for a moment (NATS: for some seconds); compare_and_set() notices.
+        A leader that is being replaced, or has just become it, may give older ones or none for a moment (NATS: for some
+        seconds); compare_and_set() notices.
         """
         ...
 

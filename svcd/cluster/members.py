@@ -29,6 +29,8 @@ BEAT_S, LEASE_S = 0.4, 2.0
 _OWN_LEASE_S = 1.6
 # A node that has nothing new to tell writes its record this often.
 _QUIET_S = 2.0
+# What ends a node must be read for so long: a server of the log that has just become its leader may give older records, or none.
+LOST_S = 10.0
 # The log is trimmed when all nodes have applied this many entries more than it was trimmed to, and looked at this often.
 TRIM_AFTER, _TRIM_S = 1000, 5.0
 
@@ -71,6 +73,7 @@ class Members:
         self._told_at = self._trimmed_at = float("-inf")
         self._trimmed = 0
         self._reached_at = time.monotonic()
+        self._doubted_since: float | None = None  # when the records began to say that this node has to end
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="svcd-members")
 
@@ -158,8 +161,19 @@ class Members:
         self._node.is_verified = found is not None and json.loads(found.value)["uid"] == self._node.position.log
         if not self._node.is_verified:
             self._node.renew(0.0)
-            self._node.on_lost("the log is not, or no longer, that of this data folder")
+            reason = "the log is not, or no longer, that of this data folder"
+            if found is None:
+                self._end_if_lasting(reason)
+            else:
+                self._node.on_lost(reason)
         return self._node.is_verified
+
+    def _end_if_lasting(self, reason: str) -> None:
+        now = time.monotonic()
+        if self._doubted_since is None:
+            self._doubted_since = now
+        if now - self._doubted_since >= LOST_S:
+            self._node.on_lost(reason)
 
     def _hold_or_take(self, begun: float) -> None:
         found = self._records.get(LEASE)
@@ -204,13 +218,14 @@ class Members:
     def _tell(self) -> None:
         told = {"url": self._url, "applied": self._node.position.applied, "version": __version__, "hashes": dict(self._hashes()),
                 "fault": self._node.fault}
-        now = time.monotonic()
-        if told == self._told and now - self._told_at < _QUIET_S:
-            return
         key = NODES + self._node.name
         found = self._records.get(key)
         if self._told and found and json.loads(found.value)["session"] != self._session:
-            self._node.on_lost(f"another node has the name {self._node.name} too")
+            self._end_if_lasting(f"another node has the name {self._node.name} too")
+            return
+        self._doubted_since = None
+        now = time.monotonic()
+        if told == self._told and now - self._told_at < _QUIET_S:
             return
         self._beat += 1
         value = json.dumps({**told, "beat": self._beat, "session": self._session}).encode()

@@ -140,7 +140,7 @@ class Node:
     def _submit(self, entry: Entry) -> Any:
         """Append an entry and apply the log up to it; what came of it. Raises Unavailable."""
         if not self.is_verified:
-            raise Unavailable("the log could not be reached since the start")
+            raise Unavailable("this node does not know at the moment whether the log is its own")
         identity = uuids.uuid4().hex
         until = time.monotonic() + self._timeout_s
         result = self._awaited[identity] = []

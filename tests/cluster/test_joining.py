@@ -168,7 +168,9 @@ def test_3_a_folder_with_entries_that_the_log_has_lost_is_refused(
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_3_a_log_without_a_record_is_of_no_cluster(servers: MemoryServers, tmp_path: Path, is_known: bool) -> None:
+def test_3_a_log_without_a_record_is_of_no_cluster(servers: MemoryServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                   is_known: bool) -> None:
+    monkeypatch.setattr(joining, "_LOOKS", 1)
     if is_known:  # the folder has been of a cluster
         join(servers, tmp_path / "a")
         servers.records.clear()
@@ -177,6 +179,15 @@ def test_3_a_log_without_a_record_is_of_no_cluster(servers: MemoryServers, tmp_p
     with pytest.raises(CannotJoin, match="has no record of its cluster"):
         join(servers, tmp_path / "a")
     assert not servers.records
+
+
+def test_3_a_server_that_has_no_record_for_a_moment_is_asked_again(servers: MemoryServers, tmp_path: Path,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    position = join(servers, tmp_path / "a")
+    records = dict(servers.records)
+    servers.records.clear()
+    monkeypatch.setattr(joining.time, "sleep", lambda _: servers.records.update(records))
+    assert join(servers, tmp_path / "a") == position
 
 
 # -- 4. Copies

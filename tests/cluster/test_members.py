@@ -7,6 +7,7 @@
 5. A node tells of itself when it has something to tell, and now and then; who is silent counts as away.
 6. A name used twice is noticed by who is told first.
 7. The log is trimmed when all known nodes have applied enough more, with the pieces of what is trimmed; forgetting a node frees it.
+8. A node ends for what the records say only when they say so for LOST_S: a new leader of the log may have older ones at first.
 """
 from __future__ import annotations
 
@@ -16,10 +17,11 @@ from typing import Any
 
 import pytest
 
+from svcd.base.errors import ApiError
 from svcd.cluster import members
 from svcd.cluster import node as node_module
 from svcd.cluster.log import Unavailable
-from svcd.cluster.members import LEASE_S, TRIM_AFTER
+from svcd.cluster.members import LEASE_S, LOST_S, TRIM_AFTER
 from tests.cluster.conftest import LocalNode, MakeNode
 from tests.support.memory_log import MemoryServers
 
@@ -250,9 +252,13 @@ def test_6_a_name_used_twice_is_noticed(make_node: MakeNode, pair: tuple[LocalNo
     _, second = pair
     twin = make_node("b", second.path.with_name("twin"))
     twin.look()
-    clock.ahead += 2.1
     second.look()
-    assert second.lost == ["another node has the name b too"] and twin.lost == []
+    assert second.lost == []
+    clock.ahead += LOST_S
+    second.look()
+    assert second.lost == ["another node has the name b too"]
+    twin.look()
+    assert twin.lost == []
 
 
 # -- 7. Trimming
@@ -312,3 +318,38 @@ def test_7_a_few_entries_are_not_worth_it(pair: tuple[LocalNode, LocalNode], ser
         clock.ahead += 5.1
         each.look()
     assert servers.trimmed == 0
+
+
+# -- 8. Older records
+
+
+@pytest.mark.parametrize("key", ["cluster", "node/b"])
+def test_8_older_records_for_a_moment_end_no_node(pair: tuple[LocalNode, LocalNode], servers: MemoryServers, clock: Clock, key: str
+                                                  ) -> None:
+    _, second = pair
+    before = dict(servers.records)
+    for _ in range(2):  # the second time long after the first
+        if key == "cluster":
+            del servers.records[key]
+        else:  # as it was before this node was started again
+            servers.records[key] = before[key]._replace(value=json.dumps({**told(servers, "b"), "session": "earlier"}).encode())
+        second.look()
+        clock.ahead += LOST_S / 2
+        second.look()
+        assert second.node.is_verified == (key != "cluster") and second.lost == []
+        servers.records.update(before)
+        second.look()
+        assert second.node.is_verified and second.lost == []
+        clock.ahead += LOST_S
+
+
+def test_8_a_log_that_stays_without_its_record_ends_the_node(pair: tuple[LocalNode, LocalNode], servers: MemoryServers, clock: Clock) -> None:
+    first, _ = pair
+    del servers.records["cluster"]
+    first.look()
+    assert first.lost == [] and not first.node.is_leading()
+    with pytest.raises(ApiError, match="whether the log is its own"):
+        first.add({"id": 1})
+    clock.ahead += LOST_S
+    first.look()
+    assert first.lost == ["the log is not, or no longer, that of this data folder"]
