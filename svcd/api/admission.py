@@ -86,6 +86,7 @@ class SearchQueue:
     head_start_s: how long a search has its process to itself. processes: how many processes share parallel and
     capacity; each gets an equal part, and requests are handed to the least loaded one.
     on_congestion: called, by a thread with a request, when searches queue up, and again while they go on doing so.
+    on_wait: called before a search waits, for its turn or for another host.
     """
 
     def __init__(self, parallel: int, capacity: int = 1000, max_wait_s: float = 60.0, *, head_start_s: float = 0.0,
@@ -94,7 +95,9 @@ class SearchQueue:
         self.capacity = capacity
         self.share(processes)
         self.on_congestion: Callable[[], None] | None = None
+        self.on_wait: Callable[[], None] = lambda: None
         self._congestion = Congestion()
+        self._has_backlog = False
         self._max_wait_s = max_wait_s
         self._head_start_s = head_start_s
         self._own = threading.local()  # `started_at` of the search of a thread
@@ -123,6 +126,7 @@ class SearchQueue:
         waiter = self._admit()
         self._watch()
         if waiter.started_at is None:
+            self.on_wait()
             self._wait(waiter)
             self._watch()
         if waiter.started_at is None:
@@ -144,6 +148,7 @@ class SearchQueue:
         if started_at is None:
             yield
             return
+        self.on_wait()
         self._leave(started_at)
         try:
             yield
@@ -211,17 +216,24 @@ class SearchQueue:
                 self._start(self._waiting[-1])
         self._watch()
 
+    def note_backlog(self, has_backlog: bool) -> None:
+        """From now on requests have arrived, or not, that wait until a search is answered, and are not in this queue."""
+        self._has_backlog = has_backlog
+        self._watch()
+
     def _watch(self) -> None:
         """Measure whether searches queue up, after one came or left."""
         if self.on_congestion is None:
             return
-        if self._congestion.is_over and not self._waiting and len(self._started) <= _SIDE_BY_SIDE:  # nearly always
+        if self._congestion.is_over and not self._is_crowded():  # nearly always
             return
         with self._lock:
-            is_crowded = bool(self._waiting) or len(self._started) > _SIDE_BY_SIDE
-            queues_up = self._congestion.note(is_crowded, time.monotonic())
+            queues_up = self._congestion.note(self._is_crowded(), time.monotonic())
         if queues_up:
             self.on_congestion()
+
+    def _is_crowded(self) -> bool:
+        return self._has_backlog or bool(self._waiting) or len(self._started) > _SIDE_BY_SIDE
 
     @contextmanager
     def one_of(self, places: ConcurrencyLimit) -> Iterator[None]:

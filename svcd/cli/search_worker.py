@@ -84,6 +84,7 @@ class SearchWorker:
             payload_limit=configuration.payload_limit, on_request=serving.log_request, on_error=serving.log_bug,
             peers=peers, on_idle=self._data_folder.give_back,
         )
+        serving.answer_in_turn(self._server, self._searches)
         app.search_cache.publish, self._server.on_message = peers.send_to_all, app.search_cache.receive
         self._handlers: dict[str, Callable[[Any], Mapping[str, Any] | None]] = {
             "features": self._data_folder.use_features,

@@ -22,8 +22,10 @@ from svcd.http.message import Response
 if TYPE_CHECKING:
     import ssl
 
+    from svcd.api.admission import SearchQueue
     from svcd.embedding import Embedders
     from svcd.http.message import Request
+    from svcd.http.server import Server
     from svcd.remote.client import Client
     from svcd.remote.guard import Guard
     from svcd.remote.reranking import Reranker
@@ -140,6 +142,14 @@ def reranker(key: str | None, networks: Sequence[str]) -> Callable[[], Reranker]
 def allowed_networks(config: Config) -> list[str]:
     """The networks that services may be in though they are not global, as texts."""
     return [str(network) for network in config.experimental_allowed_ip_networks]
+
+
+def answer_in_turn(server: Server, searches: SearchQueue) -> None:
+    """Have the thread that leads answer searches one after the other, and have them queue up while others wait for that."""
+    from svcd.api.routes import is_for_all
+
+    server.is_quick, server.on_backlog = is_for_all, searches.note_backlog
+    searches.on_wait = server.give_lead_away
 
 
 def preload_search() -> None:

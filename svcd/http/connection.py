@@ -51,7 +51,7 @@ class Connection(BaseHTTPRequestHandler):
         self.close_connection = False
         self.deadline = time.monotonic() + self.limits.head_s
         self._phase: Callable[[], int | None] = self._serve if received else self._handshake
-        self._received = ReceiveBuffer(transport, self.limits, lambda: self._send(CONTINUE))
+        self._received = ReceiveBuffer(transport, self.limits, lambda: self._send(CONTINUE), server.give_lead_away)
         self._received.buffer += received
         self._is_answered_here = bool(received)  # the next request must not be handed off again
         self._has_answered = False
@@ -228,6 +228,7 @@ class Connection(BaseHTTPRequestHandler):
             self._give_away()
             return
         self._is_answered_here = False
+        self.server.before_answer(request)
         self._reply(request, head, wire)
 
     def received_from(self, raw: bytes) -> bytes:

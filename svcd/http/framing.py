@@ -342,16 +342,21 @@ class ReceiveBuffer:
     is_broken: nothing more can be read, although more was announced.
     """
 
-    __slots__ = ("buffer", "is_broken", "awaits_continue", "_transport", "_limits", "_send_continue", "_patience")
+    __slots__ = ("buffer", "is_broken", "awaits_continue", "_transport", "_limits", "_send_continue", "_on_wait", "_patience")
 
-    def __init__(self, transport: Transport, limits: Limits, send_continue: Callable[[], None]) -> None:
-        """send_continue: sends `100 Continue` to a client that waits for it before it sends its body."""
+    def __init__(self, transport: Transport, limits: Limits, send_continue: Callable[[], None],
+                 on_wait: Callable[[], None] = lambda: None) -> None:
+        """send_continue: sends `100 Continue` to a client that waits for it before it sends its body.
+
+        on_wait: called before it waits for the client.
+        """
         self.buffer = bytearray()
         self.is_broken = False
         self.awaits_continue = False
         self._transport = transport
         self._limits = limits
         self._send_continue = send_continue
+        self._on_wait = on_wait
         self._patience = 0.0  # seconds for which more of the body is still awaited
 
     def begin_body(self, awaits_continue: bool) -> None:
@@ -405,6 +410,7 @@ class ReceiveBuffer:
 
     def _wait(self) -> None:
         """Wait for the client within the limits: a byte now and then must not hold a thread for ever, whatever came before."""
+        self._on_wait()
         started = time.monotonic()
         if not wait(self._transport.sock, self._transport.blocked_on, min(self._limits.body_stall_s, self._patience)):
             self.is_broken = True

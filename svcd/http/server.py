@@ -1,10 +1,11 @@
 """Accepts connections, runs request threads, and stops without losing a request.
 
 Threads (docs/http.md#threads):
-- `http-1` to `http-N` all ask one poller for the next connection with something to read. The thread that gets it reads
-  the request, runs `answer`, sends the answer, and registers the connection again. Listening sockets are in the same
-  poller: the thread that gets one accepts. No request is passed between threads, which in Python would cost a wait for
-  the interpreter lock each time.
+- Of `http-1` to `http-N` one leads (svcd.http.lead): it asks the poller for the connections with something to read, takes
+  the first, reads the request, runs `answer`, sends the answer, registers the connection again, and takes the next. Listening
+  sockets are in the same poller: the thread accepts. Another thread takes the lead before an answer that may take long, and
+  when one takes longer than expected; it goes on with the connections that are left. No request is passed between threads,
+  which in Python would cost a wait for the interpreter lock each time.
 - A thread is started when the last idle one has found work, up to the bound. After `Limits.spare_s` without work, all but
   SPARE_THREADS end. No client can hold a thread by doing nothing, except in the middle of a body, which has its
   time-outs (Limits).
@@ -27,6 +28,7 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from http.server import HTTPServer
 from typing import TYPE_CHECKING, Any, cast
@@ -34,6 +36,7 @@ from typing import TYPE_CHECKING, Any, cast
 from svcd.base import process
 from svcd.http.connection import Connection
 from svcd.http.delivery import DeliveryThread
+from svcd.http.lead import Lead
 from svcd.http.message import MEMORY_STEP, BodyMemory, Request, Response
 from svcd.http.sockets import (
     BACKLOG,
@@ -171,6 +174,9 @@ class Server(HTTPServer):
         self.limits = limits
         self.is_stopping = False  # nothing new is accepted
         self.on_message: Callable[[bytes], None] = lambda message: None  # called with what another process has sent
+        # Is the answer to a request mostly quick, so that the next one may wait for it? (svcd.http.lead)
+        self.is_quick: Callable[[Request], bool] = lambda request: False
+        self.on_backlog: Callable[[bool], None] = lambda has_backlog: None  # called when requests begin, or cease, to wait so
         self._is_leaving = False  # connections go on in the main process
         self._has_ended = False  # no more threads
         self._max_threads = max(1, threads)
@@ -184,6 +190,10 @@ class Server(HTTPServer):
         # Guards _waiting, _min_waiting, _dismissed, _at_work, _has_worked, _threads, _free_names and _has_ended.
         self._lock = threading.Lock()
         self._dismissal = Dismissal()
+        self._lead = Lead()
+        # These belong to the thread that leads. _arrived: taken out of the poller, to be handled in this order.
+        self._arrived: deque[Pollable] = deque()
+        self._has_backlog = self._told_backlog = False
         self._spare_until = time.monotonic() + limits.spare_s
         self._idle_call_at = time.monotonic() + limits.idle_call_s
         self._connections: set[Connection] = set()
@@ -303,6 +313,17 @@ class Server(HTTPServer):
         connection.relay_end = near_end
         return True
 
+    def before_answer(self, request: Request) -> None:
+        """To be called before this process answers a request: unless that is quick, another thread takes what comes next."""
+        if self.is_quick(request):
+            self._tell_backlog(self._has_backlog)
+        else:
+            self._lead.give_away()
+
+    def give_lead_away(self) -> None:
+        """Have another thread take what comes next, because this one has to wait."""
+        self._lead.give_away()
+
     def _transport(self, sock: socket.socket) -> Transport:
         if self.ssl_context is None:
             return PlainTransport(sock)
@@ -361,23 +382,49 @@ class Server(HTTPServer):
         self._waiting += 1  # counted now: if it counted itself when it runs, a slow start would start further threads
 
     def _work(self) -> None:
-        while (pollable := self._poller.next()) is not None:
+        pollable: Pollable | None = None
+        while (pollable := self._next(pollable)) is not None:
             if pollable is self._dismissal:
                 if self._may_end():
-                    return
+                    break
                 continue
-            connections = int(isinstance(pollable, Connection))
             with self._lock:
                 self._waiting -= 1
                 self._min_waiting = min(self._min_waiting, self._waiting)
                 self._has_worked = True
-                self._count_at_work(connections)
                 if not self._waiting:
                     self._start_thread()
+            self._lead.begin_turn()
             self._turn(cast("Connection | Listener | HandoffQueue", pollable))
             with self._lock:
                 self._waiting += 1
-                self._count_at_work(-connections)
+                self._count_at_work(-int(isinstance(pollable, Connection)))
+        self._lead.give_away()
+
+    def _next(self, last: Pollable | None) -> Pollable | None:
+        """What this thread, once it leads, has to handle next; None at the end. last: what it has handled."""
+        self._lead.take()
+        if not self._arrived:
+            found = self._poller.ready()
+            connections = [pollable for pollable in found if isinstance(pollable, Connection)]
+            # A client that sends its next request at once, or the first with its connection, has not waited for another one.
+            self._has_backlog = len(connections) > 1 or (
+                isinstance(last, Connection) and any(connection is not last for connection in connections))
+            if not self._has_backlog:
+                self._tell_backlog(False)
+            if not found:
+                if (pollable := self._poller.next()) is None:
+                    return None
+                found = [pollable]
+            self._arrived += found
+            with self._lock:
+                self._count_at_work(sum(isinstance(pollable, Connection) for pollable in found))
+        return self._arrived.popleft()
+
+    def _tell_backlog(self, has_backlog: bool) -> None:
+        if has_backlog != self._told_backlog:
+            self._told_backlog = has_backlog
+            self.on_backlog(has_backlog)
 
     def _may_end(self) -> bool:
         """True if this thread, which got the dismissal, shall end; False if it is needed again."""

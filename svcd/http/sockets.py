@@ -294,6 +294,9 @@ class Watch(Protocol):
     def next(self) -> int:
         """Wait for a descriptor with an event; may return -1 without one."""
 
+    def ready(self) -> list[int]:
+        """The descriptors that have an event now, as if next() had returned each."""
+
     def disarm(self, descriptor: int) -> None:
         """Stop watching a descriptor; must be called before it is closed.
 
@@ -302,6 +305,10 @@ class Watch(Protocol):
 
     def release(self) -> None:
         """Close the descriptors of the watch itself; no thread may be waiting."""
+
+
+# The most that Poller.ready() takes out.
+AT_ONCE = 64
 
 
 class EpollWatch:
@@ -324,6 +331,9 @@ class EpollWatch:
     def next(self) -> int:
         ready = self._epoll.poll(None, 1)
         return ready[0][0] if ready else -1
+
+    def ready(self) -> list[int]:
+        return [descriptor for descriptor, _ in self._epoll.poll(0, AT_ONCE)]
 
     def disarm(self, descriptor: int) -> None:
         if descriptor in self._known:
@@ -367,6 +377,15 @@ class SelectorWatch:
             self.disarm(descriptor)
         return descriptor
 
+    def ready(self) -> list[int]:
+        with self._turn:  # nobody waits in next() then
+            found = [*self._ready, *(key.fd for key, _ in self._selector.select(0))]
+            self._ready.clear()
+            for descriptor in found:
+                if descriptor != self._closed_reader:
+                    self.disarm(descriptor)
+        return found
+
     def disarm(self, descriptor: int) -> None:
         try:
             self._selector.unregister(descriptor)
@@ -409,6 +428,15 @@ class Poller:
                 pollable = self._pollables.pop(descriptor, None)
             if pollable is not None:  # else another thread took it out meanwhile
                 return pollable
+
+    def ready(self) -> list[Pollable]:
+        """Take out those that have an event now, AT_ONCE at most; not to be called while another thread is in next()."""
+        descriptors = self._watch.ready()
+        if not descriptors:
+            return []
+        with self._lock:
+            found = [self._pollables.pop(descriptor, None) for descriptor in descriptors]
+        return [pollable for pollable in found if pollable is not None]
 
     def take_out_where(self, condition: Callable[[Pollable], bool], max_count: int = 1 << 30) -> list[Pollable]:
         """Take out those for which the condition holds, the longest registered first."""

@@ -234,6 +234,21 @@ def test_a_queue_tells_when_searches_queue_up() -> None:
     assert told.is_set()
 
 
+def test_searches_queue_up_when_requests_wait_for_one_after_the_other() -> None:
+    searches, told = SearchQueue(4), threading.Event()
+    searches.on_congestion = told.set
+    searches.note_backlog(True)
+    threading.Event().wait(CONGESTED_S)
+    assert not told.is_set()
+    with searches.slot():
+        assert told.is_set()
+    searches.note_backlog(False)
+    told.clear()
+    threading.Event().wait(CONGESTED_S)
+    with searches.slot():
+        assert not told.is_set()
+
+
 def test_alone_a_search_is_not_measured() -> None:
     searches = SearchQueue(1)
     searches.on_congestion = lambda: pytest.fail("nothing queues up")
