@@ -1,7 +1,7 @@
 """Accepts connections, runs request threads, and stops without losing a request.
 
 Threads (docs/http.md#threads):
-- Of `http-1` to `http-N` one leads (svcd.http.lead): it asks the poller for the connections with something to read, takes
+- Of `http-1` to `http-N` one leads (svcd.http.sockets.Lead): it asks the poller for the connections with something to read, takes
   the first, reads the request, runs `answer`, sends the answer, registers the connection again, and takes the next. Listening
   sockets are in the same poller: the thread accepts. Another thread takes the lead before an answer that may take long, and
   when one takes longer than expected; it goes on with the connections that are left. No request is passed between threads,
@@ -36,12 +36,12 @@ from typing import TYPE_CHECKING, Any, cast
 from svcd.base import process
 from svcd.http.connection import Connection
 from svcd.http.delivery import DeliveryThread
-from svcd.http.lead import Lead
 from svcd.http.message import MEMORY_STEP, BodyMemory, Request, Response
 from svcd.http.sockets import (
     BACKLOG,
     READABLE,
     WRITABLE,
+    Lead,
     Limits,
     PlainTransport,
     Pollable,
@@ -174,7 +174,7 @@ class Server(HTTPServer):
         self.limits = limits
         self.is_stopping = False  # nothing new is accepted
         self.on_message: Callable[[bytes], None] = lambda message: None  # called with what another process has sent
-        # Is the answer to a request mostly quick, so that the next one may wait for it? (svcd.http.lead)
+        # Is the answer to a request mostly quick, so that the next one may wait for it? (svcd.http.sockets.Lead)
         self.is_quick: Callable[[Request], bool] = lambda request: False
         self.on_backlog: Callable[[bool], None] = lambda has_backlog: None  # called when requests begin, or cease, to wait so
         self._is_leaving = False  # connections go on in the main process
