@@ -47,9 +47,9 @@ class Stopped(Exception):
 
 # What is done one after the other: terms and prefixes are chosen, in portions of the vocabulary; pairs of terms; leaves are
 # gathered from the documents, in portions by docid; those of documents that were written since are gathered again, block by
-# block; leaves are joined to sets, family by family. A version that had leaves in another form called its steps "leaves" and
-# "sets": its builds are begun again.
-_TERMS, _PAIRS, _LEAVES, _CORRECTIONS, _SETS, _DONE = "terms", "pairs", "gather", "correct", "join", "done"
+# block; leaves are joined to sets, family by family. Versions that had leaves in another form, or families in another order, called
+# these steps "leaves" and "sets", or "gather", "correct" and "join": their builds are begun again.
+_TERMS, _PAIRS, _LEAVES, _CORRECTIONS, _SETS, _DONE = "terms", "pairs", "collect", "amend", "unite", "done"
 
 
 class Build(NamedTuple):
@@ -117,7 +117,7 @@ def begin(writer: sqlite3.Connection, build: Build) -> None:
     writer.execute("DROP TABLE IF EXISTS materialized_leaves")
     writer.execute("DELETE FROM meta WHERE key IN ('materialized_pairs', 'materialized_choice', 'materialized_refresh', "
                    "'materialized_rewritten')")
-    # Each set is of use as soon as it is there; pairs are once all of them are.
+    # Each set is of use as soon as it is there; those of pairs are once all of these are.
     set_meta(writer, "materialized_postings", build.generation)
     note(writer, build)
 
@@ -246,11 +246,13 @@ class Maker:
         family = self._build.at
         self._writer.executemany(INSERT, family_rows(self._writer, self._choice, family, LEAST, self._corrected, self._check))
         self._writer.execute("DELETE FROM materialized_leaves WHERE family = ?", (family,))
-        if family + 1 < self._choice.families.count:
+        families = self._choice.families
+        if family + 1 == families.first_of_terms:
+            set_meta(self._writer, "materialized_pairs", json.dumps(self._choice.pairs))
+        if family + 1 < families.count:
             self._go_on(_SETS, family + 1)
             return
         self._writer.execute("DROP TABLE materialized_leaves")
-        set_meta(self._writer, "materialized_pairs", json.dumps(self._choice.pairs))
         self._writer.execute("DELETE FROM meta WHERE key IN ('materialized_choice', 'materialized_rewritten')")
         self._go_on(_DONE, 0)
 
