@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes, union_of
+from svcd.index import fts_segments
 from svcd.index.bitmap_blocks import BLOCK_BITS, blocks_of
 from svcd.index.connections import meta, set_meta, write_transaction
 from svcd.index.materialized_choice import RANGES, Choice, chosen_from_vocabulary, frequent_terms
@@ -47,15 +48,17 @@ class Stopped(Exception):
 
 # What is done one after the other: terms and prefixes are chosen, in portions of the vocabulary; pairs of terms; leaves are
 # gathered from the documents, in portions by docid; those of documents that were written since are gathered again, block by
-# block; leaves are joined to sets, family by family. Versions that had leaves in another form, or families in another order, called
-# these steps "leaves" and "sets", or "gather", "correct" and "join": their builds are begun again.
-_TERMS, _PAIRS, _LEAVES, _CORRECTIONS, _SETS, _DONE = "terms", "pairs", "collect", "amend", "unite", "done"
+# block; leaves are joined to sets, family by family; segments of FTS5 are merged. Versions that had leaves in another form, or
+# families in another order, called these steps "leaves" and "sets", or "gather", "correct" and "join": their builds are begun
+# again.
+_TERMS, _PAIRS, _LEAVES, _CORRECTIONS, _SETS, _SEGMENTS, _DONE = (
+    "terms", "pairs", "collect", "amend", "unite", "segments", "done")
 
 
 class Build(NamedTuple):
     """How far the sets are made: at which generation, of how many documents.
 
-    step: what is being done. at: the next portion of the vocabulary, docid, bitmap block or family.
+    step: what is being done. at: the next portion of the vocabulary, docid, bitmap block, family or table.
     """
 
     generation: int
@@ -254,7 +257,13 @@ class Maker:
             return
         self._writer.execute("DROP TABLE materialized_leaves")
         self._writer.execute("DELETE FROM meta WHERE key IN ('materialized_choice', 'materialized_rewritten')")
-        self._go_on(_DONE, 0)
+        self._go_on(_SEGMENTS, 0)
+
+    def _merge_segments(self) -> None:
+        """Merge a part of the segments of the next table."""
+        at = self._build.at
+        if not fts_segments.merge_into_one(self._writer, fts_segments.TABLES[at]):
+            self._go_on(*(_SEGMENTS, at + 1) if at + 1 < len(fts_segments.TABLES) else (_DONE, 0))
 
     def _interruptible(self, rows: Iterable[T]) -> Iterator[T]:
         for number, row in enumerate(rows):
@@ -265,5 +274,5 @@ class Maker:
 
 _STEPS: Mapping[str, Callable[[Maker], None]] = {
     _TERMS: Maker._choose_terms, _PAIRS: Maker._choose_pairs, _LEAVES: Maker._gather_leaves, _CORRECTIONS: Maker._correct_leaves,
-    _SETS: Maker._join_leaves, _DONE: lambda maker: None,
+    _SETS: Maker._join_leaves, _SEGMENTS: Maker._merge_segments, _DONE: lambda maker: None,
 }

@@ -21,9 +21,9 @@ from svcd.index.read_transaction import ReadTransaction
 _ROW_COST, _SCAN_COST = 6, 9
 # FTS5 walks through the rarer term and seeks in the other one, or walks through both: once for each distance. Seeking takes
 # longer the first time in a page of the index, of which a term has so many for each document.
-_QUERY_COST, _SEEK_COST, _STEP_COST, _PAGE_COST, _PAGES_OF_DOCUMENT = 50, 0.3, 0.06, 2, 0.0025
+_QUERY_COST, _SEEK_COST, _STEP_COST, _PAGE_COST, _PAGES_OF_DOCUMENT = 35, 0.2, 0.045, 1.2, 0.0025
 # The postings of a prefix are merged from those of all its terms, each time.
-_PREFIX_STEP_COST = 0.15
+_PREFIX_STEP_COST = 0.1
 # The documents of a word that are not cached.
 _WORD_COST = 50
 # A materialized pair; it is looked for when FTS5 takes so long.

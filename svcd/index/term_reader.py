@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from svcd.base.docids import EMPTY, DocIds, from_bytes_equal, union_of
 from svcd.index import fts_encoding, prefix_postings
 from svcd.index.delta import Delta
 from svcd.index.document_words import StoredWords, stored_words
-from svcd.index.fts_queries import fts_phrase, matching_docids
+from svcd.index.fts_queries import docids_of_any, fts_phrase, matching_docids
 from svcd.index.materialized_reader import MaterializedReader
 from svcd.index.pair_reader import PairReader
 from svcd.index.read_transaction import ReadTransaction
@@ -166,8 +166,8 @@ def _joined_words(words: Sequence[str]) -> str:
 PostingKey = tuple[str, str, bool, int | None]
 
 
-# Terms of one OR query: FTS5 walks through its index once for all of them.
-_TERMS_PER_QUERY = 100
+# Words of which the documents with any of them are cached together.
+_WORDS_PER_SET = 100
 # Looking up one more term in `term_positions` takes as long as joining the postings of so many documents of a prefix.
 _DOCUMENTS_A_TERM = 600
 # Microseconds that FTS5 takes for one more term and for each document of it, and for one that it merges into those of a prefix.
@@ -259,7 +259,7 @@ class TermReader:
         terms = self._vocabulary.few_terms(term) if is_prefix else None
         if terms is not None and self._is_union_cheaper(terms, column):
             return _union(terms, lambda common: self._term_docids(common, False, column),
-                          lambda rare: self._matching("terms", f"{in_column}({_any_of(rare)})"))
+                          lambda rare: docids_of_any(self._connection, "terms", rare, in_column))
         anywhere: DocIds | None = None
         if column is not None:
             anywhere = self._transaction.cached_value(("word", term, is_prefix, None))
@@ -289,8 +289,8 @@ class TermReader:
 
     def words_docids(self, words: Sequence[str]) -> DocIds:
         """Documents that hold any of several words."""
-        return union_of(self._any_term_docids(tuple(map(fts_encoding.term_of_word, words[start:start + _TERMS_PER_QUERY])))
-                        for start in range(0, len(words), _TERMS_PER_QUERY))
+        return union_of(self._any_term_docids(tuple(map(fts_encoding.term_of_word, words[start:start + _WORDS_PER_SET])))
+                        for start in range(0, len(words), _WORDS_PER_SET))
 
     def _any_term_docids(self, terms: tuple[str, ...]) -> DocIds:
         return self._transaction.cached_set(("any", terms), lambda: self._load_any_term_docids(terms),
@@ -299,7 +299,7 @@ class TermReader:
     def _load_any_term_docids(self, terms: tuple[str, ...]) -> DocIds:
         common, docids = self._materialized.any_docids(terms)
         rare = [term for term in terms if term not in common]
-        return docids | self._matching("terms", _any_of(rare)) if rare else docids
+        return docids | docids_of_any(self._connection, "terms", rare) if rare else docids
 
     # Documents with a word in a field
 
@@ -401,8 +401,8 @@ class TermReader:
         terms = self._vocabulary.few_terms(term) if is_prefix else None
         if terms is None or sum(terms.values()) < _DOCUMENTS_A_TERM * len(terms):
             return self._matching("term_positions", fts_phrase(fts_encoding.position_term(bucketed, term), is_prefix))
-        return _union(terms, lambda common: self._position_docids(common, False, bucketed), lambda rare: self._matching(
-            "term_positions", _any_of([fts_encoding.position_term(bucketed, each) for each in rare])))
+        return _union(terms, lambda common: self._position_docids(common, False, bucketed), lambda rare: docids_of_any(
+            self._connection, "term_positions", [fts_encoding.position_term(bucketed, each) for each in rare]))
 
     def _term_positions(self, term: str, is_prefix: bool) -> list[int]:
         return self._transaction.cached(("positions", term, is_prefix), lambda: self._load_term_positions(term, is_prefix))
@@ -467,10 +467,6 @@ class TermReader:
     def _has_match(self, table: str, query: str) -> bool:
         row = self._connection.execute(f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1", (query,)).fetchone()
         return row is not None
-
-
-def _any_of(terms: Iterable[str]) -> str:
-    return " OR ".join(map(fts_encoding.fts_string, terms))
 
 
 def _union(frequencies: Mapping[str, int], docids_of: Callable[[str], DocIds],

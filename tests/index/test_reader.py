@@ -30,9 +30,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.base.docids import DocIds, from_bytes
-from svcd.index import bitmap_blocks, materialized, materialized_build, materialized_choice, pair_reader, schema, term_reader, writer as index_writer
+from svcd.index import bitmap_blocks, fts_segments, materialized, materialized_build, materialized_choice, pair_reader, schema, term_reader, writer as index_writer
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import Cache
+from svcd.index.materialized_reader import MaterializedReader
 from svcd.index.reader import IndexReader
 from svcd.index.value_writer import value_key
 from svcd.index.writer import IndexWriter
@@ -465,6 +466,52 @@ def test_an_interrupted_build_goes_on_where_it_was(
     assert not writer.needs_materialized_postings()
     found = stored_sets(path)
     assert (found["w:apple", 0], found["w:word", 0]) == ({0}, {0, 1})
+
+
+def test_pairs_are_of_use_before_the_sets_of_terms_are_made(writer: IndexWriter, tmp_path: Path,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    materialize_everything(monkeypatch)
+    monkeypatch.setattr(materialized_build, "_COMMIT_S", 1e-6)
+    path = tmp_path / "index.sqlite"
+    with writer.transaction():
+        writer.write([change(docid, {"f": ["apple", "word"]}) for docid in range(300)])
+        writer.write([change(docid, {"f": ["word", "apple"]}) for docid in range(300, 400)])
+    assert not writer.materialize_postings(lambda: ("a:apple word", 0) in stored_sets(path))
+    assert {key for key, _ in stored_sets(path) if key[0] == "w"} == set()
+    with reading(path) as reader:
+        assert not MaterializedReader(reader.transaction, reader.generation).has_adjacent("apple", "word", False)  # not all are there
+    assert not writer.materialize_postings(lambda: writer.meta("materialized_pairs") is not None)
+    found = stored_sets(path)
+    assert (found["a:apple word", 0], found["a:word apple", 0]) == ({*range(300)}, {*range(300, 400)})
+    with reading(path) as reader:
+        assert MaterializedReader(reader.transaction, reader.generation).has_adjacent("apple", "word", False)
+        assert docids(reader.terms.pair_docids(1, "word", "apple")) == {*range(300, 400)}
+    writer.materialize_postings(lambda: False)
+    assert stored_sets(path)["w:apple", 0] == {*range(400)}
+
+
+def test_sets_once_made_the_postings_are_in_one_segment(writer: IndexWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merging goes on after an interruption, and finds what was merged."""
+    materialize_everything(monkeypatch)
+    monkeypatch.setattr(materialized_build, "_COMMIT_S", 1e-6)
+    monkeypatch.setattr(fts_segments, "_PAGES_AT_ONCE", 1)
+    path = tmp_path / "index.sqlite"
+    for start in range(0, 3_000, 1_000):
+        with writer.transaction():
+            writer.write([change(docid, {"f": [f"word{docid}", "word"]}) for docid in range(start, start + 1_000)])
+    with closing(sqlite3.connect(path)) as connection:
+        def segments() -> list[int]:
+            return [connection.execute(f"SELECT count(DISTINCT segid) FROM {table}_idx").fetchone()[0]
+                    for table in fts_segments.TABLES]
+
+        assert min(segments()) > 1
+        writer.materialize_postings(lambda: ("w:word", 0) in stored_sets(path) and not has_leaves(connection))
+        assert min(segments()) > 1
+        materialize_by_and_by(writer)
+        assert segments() == [1, 1]
+    with reading(path) as reader:
+        assert docids(reader.terms.word_docids("word1234")) == {1234}
+        assert docids(reader.terms.word_docids("word")) == {*range(3_000)}
 
 
 def test_clearing_an_index_ends_a_build(writer: IndexWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
