@@ -12,8 +12,21 @@ _PAGES_AT_ONCE = 100  # some 10 ms
 _LEAST_CHANGES = 2  # a merge that changes fewer rows had nothing to do: https://www.sqlite.org/fts5.html#the_merge_command
 
 
-def merge_into_one(writer: sqlite3.Connection, table: str) -> bool:
-    """Merge some pages of the segments of a table into one segment of all, inside a transaction; is there more to do?"""
+def begin_merge(writer: sqlite3.Connection, table: str) -> None:
+    """Begin to merge all segments of a table into one, inside a transaction."""
+    _merge(writer, table, -_PAGES_AT_ONCE)
+
+
+def go_on(writer: sqlite3.Connection, table: str) -> bool:
+    """Merge some more pages, inside a transaction; is there more to do?
+
+    Segments that were written since the merge began are left alone: with them it would begin again after each write.
+    """
     before = writer.total_changes
-    writer.execute(f"INSERT INTO {table}({table}, rank) VALUES ('merge', ?)", (-_PAGES_AT_ONCE,))
+    _merge(writer, table, _PAGES_AT_ONCE)
     return writer.total_changes - before >= _LEAST_CHANGES
+
+
+def _merge(writer: sqlite3.Connection, table: str, pages: int) -> None:
+    """pages: below 0 if all segments shall become one."""
+    writer.execute(f"INSERT INTO {table}({table}, rank) VALUES ('merge', ?)", (pages,))

@@ -58,7 +58,7 @@ _TERMS, _PAIRS, _LEAVES, _CORRECTIONS, _SETS, _SEGMENTS, _DONE = (
 class Build(NamedTuple):
     """How far the sets are made: at which generation, of how many documents.
 
-    step: what is being done. at: the next portion of the vocabulary, docid, bitmap block, family or table.
+    step: what is being done. at: the next portion of the vocabulary, docid, bitmap block, family or half of a merge.
     """
 
     generation: int
@@ -260,10 +260,15 @@ class Maker:
         self._go_on(_SEGMENTS, 0)
 
     def _merge_segments(self) -> None:
-        """Merge a part of the segments of the next table."""
-        at = self._build.at
-        if not fts_segments.merge_into_one(self._writer, fts_segments.TABLES[at]):
-            self._go_on(*(_SEGMENTS, at + 1) if at + 1 < len(fts_segments.TABLES) else (_DONE, 0))
+        """Begin to merge the segments of the next table, or merge some more of them."""
+        table, is_begun = divmod(self._build.at, 2)
+        if table == len(fts_segments.TABLES):
+            self._go_on(_DONE, 0)
+        elif not is_begun:
+            fts_segments.begin_merge(self._writer, fts_segments.TABLES[table])
+            self._go_on(_SEGMENTS, self._build.at + 1)
+        elif not fts_segments.go_on(self._writer, fts_segments.TABLES[table]):
+            self._go_on(_SEGMENTS, self._build.at + 1)
 
     def _interruptible(self, rows: Iterable[T]) -> Iterator[T]:
         for number, row in enumerate(rows):
