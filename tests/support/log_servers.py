@@ -195,7 +195,7 @@ class RqliteServers(LogServers):
             "-join-interval=200ms", "-join-attempts=50",
             f"-raft-timeout={wait}", f"-raft-election-timeout={wait}", f"-raft-leader-lease-timeout={wait}"]
         if self.with_password:
-            allowed = self.folder / "users.json"
+            allowed = self.folder_of(number) / "users.json"  # its own: another server that starts may be reading
             allowed.write_text(json.dumps([{"username": USER, "password": PASSWORD, "perms": ["all"]}]))
             arguments += [f"-auth={allowed}", f"-join-as={USER}"]
         return [*arguments, str(self.folder_of(number) / "data")]
