@@ -284,6 +284,7 @@ NETWORKS = Kind("CIDR,...", _networks, (str, list),
                 'a string such as "10.0.0.0/8, fd00::/8", or an array of such strings',
                 lambda networks: ",".join(map(str, networks)), is_repeatable=True)
 SECONDS = Kind("SECONDS", _count(1), (int,), "an integer")
+WAIT = Kind("SECONDS", _count(0), (int,), "an integer")
 KEY = Kind("KEY", _master_key)
 CLUSTER = Kind("URL", _cluster, expected="a URL in quotes")
 NODE = Kind("NAME", _node_name)
@@ -466,6 +467,9 @@ OPTIONS: tuple[Option, ...] = (
            default_description="half of the cores, 2 of 2 or 3", example="1",
            about="Maximum number of batches that are indexed at once. With 2 or more, a large batch that runs alone is analyzed "
                  "by one process and written by another; unlimited, or an empty variable, removes the limit."),
+    Option("--parallel-batches-after", WAIT, "Indexing", default="1",
+           about="A batch starts beside those of other indexes once each of them has run for SECONDS. Until then batches end in "
+                 "the order of their tasks. With 0 batches of different indexes start at once."),
     Option("--experimental-max-number-of-batched-tasks", COUNT, "Indexing", default_description="unlimited",
            example="1000",
            about="Maximum number of tasks in one batch."),

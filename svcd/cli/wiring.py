@@ -156,7 +156,7 @@ def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = la
         on_bug=lambda traceback: logs.failure("bug", traceback),
         folders=Folders(config.dump_dir, config.snapshot_dir, object_store(config)),
         networks=[str(network) for network in config.experimental_allowed_ip_networks],
-        payload_limit=config.http_payload_size_limit, cluster=node,
+        payload_limit=config.http_payload_size_limit, cluster=node, parallel_after_s=config.parallel_batches_after,
     )
 
 

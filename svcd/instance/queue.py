@@ -253,14 +253,15 @@ class Queue:
             return list(self._tasks(connection, "uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
                                     [json.dumps(list(uids))], columns))
 
-    def enqueued(self, kinds: Sequence[str], *, newest_first: bool = False,
-                 index_uid: str | None = None) -> Iterator[Task]:
-        """Tasks of some kinds, and of one index if given, that are enqueued and not running; read lazily, with content."""
+    def enqueued(self, kinds: Sequence[str], *, newest_first: bool = False, index_uid: str | None = None,
+                 with_content: bool = True) -> Iterator[Task]:
+        """Tasks of some kinds, and of one index if given, that are enqueued and not running; read lazily."""
+        columns = _ALL_COLUMNS if with_content else _COLUMNS_WITHOUT_CONTENT
         order = "DESC" if newest_first else "ASC"
         of_index, values = ("AND index_uid = ?", [index_uid]) if index_uid is not None else ("", [])
         with self._reading() as connection:
             for task in self._tasks(connection, f"status = '{ENQUEUED}' AND kind IN (SELECT value FROM json_each(?)) "
-                                    f"{of_index} ORDER BY uid {order}", [json.dumps(list(kinds)), *values], _ALL_COLUMNS):
+                                    f"{of_index} ORDER BY uid {order}", [json.dumps(list(kinds)), *values], columns):
                 if task.status == ENQUEUED:
                     yield task
 

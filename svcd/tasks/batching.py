@@ -163,6 +163,19 @@ class Limits:
     payload_bytes: int | None = None
 
 
+def seconds_until_overtaking(starts: Iterable[float], now: float, after_s: float) -> float:
+    """Seconds until another batch may start beside the running ones, 0 for now: each must have run for `after_s` seconds.
+
+    starts: when the running batches started, on the clock of `now`. See docs/tasks-and-batches.md#order-across-indexes.
+    """
+    return max([0.0, *(start + after_s - now for start in starts)])
+
+
+def awaited_tasks(tasks: Iterable[Task]) -> Iterator[int]:
+    """The uids of the tasks that a batch waits for while they are processed: deletions for those that they delete."""
+    return (uid for task in tasks if task.kind == "taskDeletion" for uid in task.content["uids"])
+
+
 @dataclass(frozen=True)
 class IndexState:
     """The state of an index that batching depends on."""

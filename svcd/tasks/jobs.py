@@ -19,6 +19,7 @@ class Job:
     plan: Plan
     running: RunningBatch
     index_uid: str
+    started: float = 0.0  # on the clock of the runner
     progress: Progress = field(default_factory=Progress)
     writer: IndexingProcess | None = None
     is_canceled: bool = False

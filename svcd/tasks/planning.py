@@ -1,7 +1,7 @@
 """Chooses the batch that runs next, by what waits in the queue and what is running. See docs/tasks-and-batches.md."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from svcd.tasks import batching, global_tasks
 from svcd.tasks.batching import KINDS, NEWEST_ALONE, IndexState, Limits, Plan
 from svcd.tasks.jobs import ALL_INDEXES
 
+CANCELATION, DELETION = "taskCancelation", "taskDeletion"
 _BY_RANK = sorted((kind for kind, row in KINDS.items() if row.rank < 9), key=lambda kind: KINDS[kind].rank)
 _BESIDE = {kind for kind, row in KINDS.items() if row.runs_beside}
 _ARCHIVES = {kind for kind, row in KINDS.items() if row.is_archive}
@@ -19,11 +20,17 @@ _RECORDED = [kind for kind, row in KINDS.items() if row.is_recorded and not row.
 
 
 class Running(NamedTuple):
-    """What runs at a moment. indexes: those with a batch or maintenance, ALL_INDEXES for an archive; most: of these at once."""
+    """What runs at a moment.
+
+    indexes: those with a batch or maintenance, ALL_INDEXES for an archive; most: of these at once. tasks: uids of those of
+    the batches. may_be_overtaken: every batch has run long enough for another one to start beside it.
+    """
 
     indexes: frozenset[str]
     most: int
     is_exporting: bool
+    tasks: frozenset[int] = frozenset()
+    may_be_overtaken: bool = True
 
     def leaves_free(self, index_uid: str | None) -> bool:
         """May a batch of the index start beside it?"""
@@ -41,10 +48,14 @@ class Planner:
         self._instance = instance
         self._queue = instance.queue
         self._limits = limits
+        # Deletion -> running tasks that it waits for. Its content may name a million tasks, so it is read when these have ended.
+        self._awaited: dict[int, frozenset[int]] = {}
 
     def next_plan(self, running: Running) -> Plan | None:
         """The batch that may start now; None when there is none."""
         kinds = self._queue.enqueued_kinds()
+        if not running.may_be_overtaken:
+            return self._plan_of_rank(CANCELATION, running) if CANCELATION in kinds else None
         for kind in _BY_RANK:
             if kind in kinds and (plan := self._plan_of_rank(kind, running)):
                 return plan
@@ -69,13 +80,26 @@ class Planner:
 
     def _plan_of_rank(self, kind: str, running: Running) -> Plan | None:
         tasks = self._queue.enqueued([kind], newest_first=KINDS[kind].taken == NEWEST_ALONE)
-        if kind in _BESIDE:
+        if kind == DELETION:
+            tasks = self._deletions(running)
+        elif kind in _BESIDE:
             tasks = (task for task in tasks if not running.is_exporting)
         elif kind in _ARCHIVES:
             tasks = (task for task in tasks if not running.indexes)
         elif not KINDS[kind].is_global:  # a compaction waits until its index is idle
             tasks = (task for task in tasks if running.leaves_free(task.index_uid))
         return batching.plan_by_rank(kind, tasks)
+
+    def _deletions(self, running: Running) -> Iterator[Task]:
+        """The enqueued deletions of tasks, without those that name a task that is processed."""
+        enqueued = [task.uid for task in self._queue.enqueued([DELETION], with_content=False)]
+        self._awaited = {uid: awaited & running.tasks for uid in enqueued if (awaited := self._awaited.get(uid))}
+        free = [uid for uid in enqueued if not self._awaited.get(uid)]
+        for task in self._queue.tasks_of(free, with_content=True):
+            if awaited := running.tasks.intersection(batching.awaited_tasks([task])):
+                self._awaited[task.uid] = awaited
+            else:
+                yield task
 
     def _plan_of_oldest_task(self, running: Running) -> Plan | None:
         """The batch of the oldest task whose index is idle; nothing overtakes a swap that names its index."""

@@ -4,8 +4,9 @@ Threads: one dispatcher ("svcd-runner") chooses the next batch and runs tasks th
 deletions, swaps). Each of `workers` others ("svcd-indexing-N") owns an indexing process and runs batches of one index at a
 time, or writes a dump or snapshot; that waits until no index is written, and none is until it is complete, so that it shows
 all indexes in one state. An export, one at a time, has a thread ("svcd-export") and a process of its own while it runs: it only
-reads, mostly waits for the network, and holds up nothing. `_changed` guards `_busy`, `_jobs`, `_export`, `_idle` and
-`_stopping`.
+reads and mostly waits for the network. A batch starts beside others once each of them has run for `parallel_after_s`
+seconds; the dispatcher waits on `_changed` until then, or until one ends. `_changed` guards `_busy`, `_jobs`, `_export`,
+`_idle` and `_stopping`.
 
 A batch ends in one transaction of instance.sqlite: tasks, batch, row of the index, and notice for the webhooks. Its effect and
 the outcomes of its tasks were committed before, in the file of the index. When svcd stops in between, the tasks are still
@@ -18,6 +19,7 @@ import errno
 import os
 import sqlite3
 import threading
+import time
 import uuid as uuids
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -65,7 +67,8 @@ class Runner:
     materialized. spare_s: seconds until an idle indexing process ends, unless it is the only idle one. folders: where dumps and
     snapshots go. networks: those that embedders and exports may call though they are not global. payload_limit: bytes of the
     bodies that this instance accepts. cluster: the log that several nodes share; then its leader plans batches, and every node
-    runs those that the log has begun, in its order.
+    runs those that the log has begun, in its order. parallel_after_s: seconds that a batch runs, by `clock`, before others may
+    start beside it.
 
     Indexes whose postings should be materialized are known from their last batch, and after a start from a look at the larger
     ones.
@@ -75,7 +78,8 @@ class Runner:
                  on_batch: OnBatch = lambda batch, tasks: None, on_bug: Callable[[str], None] = print,
                  make_writer: Callable[[int], IndexingProcess] = IndexingProcess, retry_s: float = 1.0,
                  quiet_s: float = 0.3, spare_s: float = 5.0, folders: global_tasks.Folders = global_tasks.Folders(),
-                 networks: Sequence[str] = (), payload_limit: int = 100_000_000, cluster: Cluster | None = None) -> None:
+                 networks: Sequence[str] = (), payload_limit: int = 100_000_000, cluster: Cluster | None = None,
+                 parallel_after_s: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._instance = instance
         self._queue = instance.queue
         self._planner = Planner(instance, limits)
@@ -84,6 +88,8 @@ class Runner:
         self._networks = list(networks)
         self._payload_limit = payload_limit
         self._cluster = cluster
+        self._parallel_after_s = parallel_after_s
+        self._clock = clock
         self._waiting: list[Job] = []  # batches that the log has begun and that are not started here yet, in its order
         self._crashes: dict[int, int] = {}  # uid of such a batch -> how often the indexing process crashed
         self._retry_s = retry_s
@@ -169,14 +175,14 @@ class Runner:
     def _dispatch(self) -> None:
         while True:
             with self._changed:
-                is_quiet = not self._changed.wait_for(lambda: self._stopping or self._is_woken, self._time_to_maintenance())
+                is_quiet = not self._changed.wait_for(lambda: self._stopping or self._is_woken, self._time_to_look())
                 self._is_woken = False
                 if self._stopping:
                     return
             try:
                 while not self._stopping and self.claim_next():
                     pass
-                if is_quiet:
+                if is_quiet and not self._busy:
                     self._claim_maintenance()
             except Exception as error:  # such as a full disk: the tasks stay enqueued
                 self._on_bug(f"the runner could not go on: {error!r}")
@@ -218,7 +224,23 @@ class Runner:
 
     def _running(self) -> Running:
         with self._changed:
-            return Running(frozenset(self._busy), len(self._writers), self._export is not None)
+            tasks = frozenset[int]().union(*(job.running.tasks for job in self._running_jobs()))
+            return Running(frozenset(self._busy), len(self._writers), self._export is not None, tasks,
+                           not self._time_to_overtaking())
+
+    def _running_jobs(self) -> list[Job]:
+        """All batches under way. Under the lock."""
+        return [job for job in (*self._busy.values(), self._export) if isinstance(job, Job)]
+
+    def _time_to_overtaking(self) -> float:
+        """Seconds until a batch may start beside those that run; 0: now. Under the lock."""
+        return batching.seconds_until_overtaking(
+            [job.started for job in self._running_jobs()], self._clock(), self._parallel_after_s)
+
+    def _time_to_look(self) -> float | None:
+        """Seconds until a batch or maintenance may start if nothing happens until then; None: neither. Under the lock."""
+        times = [self._quiet_s] if self._stale != {} and not self._busy else []
+        return min([*times, *filter(None, [self._time_to_overtaking()])], default=None)
 
     def _start_batch(self, plan: Plan) -> bool:
         running = self._queue.start(plan.tasks, self._planner.strategy(plan), describe)
@@ -226,7 +248,7 @@ class Runner:
         return True
 
     def _start_job(self, job: Job) -> None:
-        kind = job.kind
+        kind, job.started = job.kind, self._clock()
         if kind.is_global:
             self._run_global(job.running)
         elif kind.runs_beside:
@@ -259,13 +281,16 @@ class Runner:
             waiting = list(self._waiting)
         held: set[str] = set()  # indexes for which an earlier batch waits
         for job in waiting:
+            running = self._running()
             if job.kind.is_global or job.kind.is_archive:  # it begins when all before it have ended, and all after it wait
-                if held or self._running().indexes:
+                if held or running.indexes or not running.tasks.isdisjoint(batching.awaited_tasks(job.plan.tasks)):
                     return False
+            elif not running.may_be_overtaken:
+                return False
             elif job.kind.runs_beside:
-                if self._export is not None:
+                if running.is_exporting:
                     continue
-            elif job.index_uid in held or not self._running().leaves_free(job.index_uid):
+            elif job.index_uid in held or not running.leaves_free(job.index_uid):
                 held.add(job.index_uid)
                 continue
             with self._changed:
@@ -295,10 +320,6 @@ class Runner:
         return None if self._cluster is None else self._cluster.sealed(running.batch.uid, outcome)
 
     # Maintenance
-
-    def _time_to_maintenance(self) -> float | None:
-        """Seconds until maintenance may start if no task comes; None while there is nothing to maintain. Under the lock."""
-        return self._quiet_s if self._stale != {} and not self._busy else None
 
     def _claim_maintenance(self) -> None:
         """Have the postings of the next stale index materialized."""
@@ -376,8 +397,7 @@ class Runner:
         """Kill the running batches that hold one of these tasks; returns them, to wait for their end."""
         wanted = set(uids)
         with self._changed:
-            jobs = [job for job in (*self._busy.values(), self._export)
-                    if isinstance(job, Job) and wanted & set(job.running.tasks)]
+            jobs = [job for job in self._running_jobs() if wanted & set(job.running.tasks)]
             for job in jobs:
                 job.is_canceled = True
                 if job.writer:

@@ -7,6 +7,7 @@
 5. A batch that cannot be finished here is tried until it can, and the cluster is told; it never fails for that.
 6. A cancelation does not stop a batch that has begun.
 7. A dump is written by the leader; others take its outcome.
+8. Batches of different indexes start side by side once those before them have run for a time, on the leader and on the others.
 """
 from __future__ import annotations
 
@@ -284,3 +285,50 @@ def test_7_a_dump_is_written_by_the_leader(node: NodeHarness, played: Played, tm
     assert ended.status == "succeeded" and ended.details and (ended.details["dumpUid"] == "d") == (not leads)
     written = [path.name for path in (tmp_path / "dumps").iterdir()] if (tmp_path / "dumps").exists() else []
     assert written == ([f"{ended.details['dumpUid']}.dump"] if leads else [])
+
+
+# -- 8. Order across indexes
+
+
+def _paced(tmp_path: Path, played: Played) -> tuple[NodeHarness, list[float]]:
+    now = [100.0]
+    return NodeHarness(tmp_path / "paced", played, workers=3, clock=lambda: now[0]), now
+
+
+def test_8_the_leader_begins_a_batch_of_another_index_after_the_time(tmp_path: Path, played: Played) -> None:
+    node, now = _paced(tmp_path, played)
+    first, second = node.add(FILMS, "a"), node.add(FILMS, "b")
+    while node.runner.claim_next():
+        pass
+    assert played.begun == [[first.uid]]
+    now[0] += 1
+    while node.runner.claim_next():
+        pass
+    assert played.begun == [[first.uid], [second.uid]]
+    node.instance.close()
+
+
+def test_8_a_follower_starts_what_has_begun_in_the_same_way(tmp_path: Path, played: Played) -> None:
+    """On the leader the first one may have ended already; whoever asks this node must find it finished before the second."""
+    node, now = _paced(tmp_path, played)
+    played.leads = False
+    first, second = node.add(FILMS, "a"), node.add(FILMS, "b")
+    for n, task in enumerate((first, second)):
+        node.runner._add_begun(BegunBatch(n, [task.uid], DOCUMENTS, "", MOMENT + n))
+    assert node.runner.claim_next() and not node.runner.claim_next()
+    now[0] += 1
+    assert node.runner.claim_next()
+    node.instance.close()
+
+
+def test_8_a_deletion_waits_on_each_node_for_an_export_that_it_names(tmp_path: Path, played: Played) -> None:
+    node, now = _paced(tmp_path, played)
+    played.leads = False
+    export = node.do("export", None, {}, url="http://localhost:1", indexes={})
+    deletion = node.do("taskDeletion", None, {"matchedTasks": 1, "deletedTasks": None, "originalFilter": "?uids=0"}, uids=[export.uid])
+    for n, task in enumerate((export, deletion)):
+        node.runner._add_begun(BegunBatch(n, [task.uid], "alone", "", MOMENT + n))
+    assert node.runner.claim_next()
+    now[0] += 60
+    assert not node.runner.claim_next()
+    node.instance.close()

@@ -1,0 +1,193 @@
+"""What must hold of the batch that is chosen next:
+
+1. A batch of another index starts beside those that run once each of them has run for the configured time, or has ended.
+2. The same holds of swaps, deletions of tasks and exports; a cancelation never waits.
+3. With 0 seconds batches of different indexes start at once.
+4. A deletion waits for the tasks that it names and that are processed, however long that takes, and holds up nothing meanwhile.
+5. The runner starts a waiting batch when the time is over, without being woken.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svcd.instance.task_records import Task
+from svcd.tasks.batching import seconds_until_overtaking
+from svcd.tasks.runner import Runner
+from tests.tasks.conftest import LocalWriter, TaskHarness
+
+
+class Clocked(TaskHarness):
+    """A harness with three workers, whose clock the test moves."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        self.now = 100.0
+        super().__init__(path, workers=3, clock=lambda: self.now, **options)
+
+    def claims(self) -> int:
+        """How many batches start now."""
+        claimed = 0
+        while self.runner.claim_next():
+            claimed += 1
+        return claimed
+
+    def delete_tasks(self, *tasks: Task) -> Task:
+        return self.do("taskDeletion", None, {"matchedTasks": len(tasks), "deletedTasks": None, "originalFilter": "?uids=0"},
+                       uids=[task.uid for task in tasks])
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[..., Clocked]]:
+    made: list[Clocked] = []
+
+    def make_harness(**options: Any) -> Clocked:
+        made.append(Clocked(tmp_path / f"data{len(made)}", **options))
+        return made[-1]
+
+    yield make_harness
+    for harness in made:
+        harness.instance.close()
+        assert not harness.bugs
+
+
+Make = Callable[..., Clocked]
+
+
+def test_1_the_youngest_batch_decides() -> None:
+    assert seconds_until_overtaking([], 100.0, 1.0) == 0
+    assert seconds_until_overtaking([99.75, 50.0], 100.0, 1.0) == 0.75
+    assert seconds_until_overtaking([99.0, 50.0], 100.0, 1.0) == 0
+    assert seconds_until_overtaking([100.0], 100.0, 0) == 0
+
+
+def test_1_a_batch_waits_for_one_of_another_index_up_to_the_time(make: Make) -> None:
+    harness = make()
+    for index_uid in "abc":
+        harness.add([{"id": 1}], index_uid)
+    assert harness.claims() == 1
+    harness.now += 0.99
+    assert harness.claims() == 0
+    harness.now += 0.01
+    assert harness.claims() == 1  # b, which c now waits for
+    harness.now += 0.99
+    assert harness.claims() == 0
+    harness.now += 0.01
+    assert harness.claims() == 1
+
+
+def test_1_a_batch_starts_when_the_one_before_it_has_ended(make: Make) -> None:
+    harness = make()
+    first, second = harness.add([{"id": 1}], "a"), harness.add([{"id": 1}], "b")
+    assert harness.claims() == 1
+    harness.runner.run_claimed()
+    assert harness.task(first).status == "succeeded" and harness.claims() == 1
+    assert harness.task(second).status == "processing"
+
+
+@pytest.mark.parametrize(("kind", "content"), [
+    ("indexSwap", {"swaps": [{"indexes": ["b", "c"], "rename": True}]}), ("taskDeletion", {"uids": [0]}),
+    ("export", {"url": "http://localhost:1", "indexes": {}})])
+def test_2_tasks_without_an_index_wait_too(make: Make, kind: str, content: dict[str, Any]) -> None:
+    harness = make()
+    harness.add([{"id": 1}], "b")
+    harness.run()
+    harness.add([{"id": 1}], "a")
+    assert harness.claims() == 1
+    harness.do(kind, None, {}, **content)
+    assert harness.claims() == 0
+    harness.now += 1
+    assert harness.claims() == 1
+
+
+def test_2_what_follows_an_export_waits_for_it(make: Make) -> None:
+    harness = make()
+    harness.do("export", None, {}, url="http://localhost:1", indexes={})
+    harness.add([{"id": 1}], "a")
+    assert harness.claims() == 1
+    harness.now += 1
+    assert harness.claims() == 1
+
+
+def test_2_a_cancelation_waits_for_nothing(make: Make) -> None:
+    harness = make()
+    harness.add([{"id": 1}], "a")
+    assert harness.claims() == 1
+    waiting = harness.add([{"id": 1}], "b")
+    harness.do("taskCancelation", None, {"matchedTasks": 1, "canceledTasks": None, "originalFilter": "?uids=1"}, uids=[waiting.uid])
+    assert harness.claims() == 1 and harness.task(waiting).status == "canceled"
+
+
+def test_3_with_0_seconds_nothing_waits(make: Make) -> None:
+    harness = make(parallel_after_s=0)
+    for index_uid in "ab":
+        harness.add([{"id": 1}], index_uid)
+    assert harness.claims() == 2
+
+
+def test_4_a_deletion_waits_for_what_is_processed(make: Make) -> None:
+    harness = make()
+    done = harness.add([{"id": 1}], "b")
+    harness.run()
+    processed = harness.add([{"id": 1}], "a")
+    assert harness.claims() == 1
+    deletion, other = harness.delete_tasks(processed), harness.delete_tasks(done)
+    beside = harness.add([{"id": 2}], "b")
+    harness.now += 60
+    assert harness.claims() == 2  # the other deletion, and the addition
+    assert [harness.task(task).status for task in (deletion, other, beside)] == ["enqueued", "succeeded", "processing"]
+    harness.runner.run_claimed()
+    harness.run()
+    assert harness.task(deletion).details["deletedTasks"] == 1
+    assert harness.queue.task(processed.uid) is None and harness.task(beside).status == "succeeded"
+
+
+def test_4_a_deletion_that_waits_is_read_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may name a million tasks."""
+    harness = make()
+    processed = harness.add([{"id": 1}], "a")
+    assert harness.claims() == 1
+    harness.delete_tasks(processed)
+    harness.now += 60
+    harness.claims()
+    read: list[list[int]] = []
+    tasks_of = harness.queue.tasks_of
+    monkeypatch.setattr(harness.queue, "tasks_of", lambda uids, **how: read.append(list(uids)) or tasks_of(uids, **how))
+    harness.claims()
+    assert read == [[]]
+
+
+def test_4_a_deletion_does_not_name_what_is_enqueued(make: Make) -> None:
+    harness = make()
+    waiting = harness.add([{"id": 1}], "a")
+    deletion = harness.delete_tasks(waiting)
+    harness.run()
+    assert harness.task(deletion).details["deletedTasks"] == 0 and harness.task(waiting).status == "succeeded"
+
+
+def test_5_a_long_batch_delays_others_by_the_time_alone(harness: TaskHarness) -> None:
+    is_second_done = threading.Event()
+    first = harness.add([{"id": 1}], "a")
+    second = harness.add([{"id": 1}], "b")
+
+    class Long(LocalWriter):
+        """The first batch lasts until the second has ended."""
+
+        def run(self, request: dict[str, Any], progress: Callable[..., None]) -> dict[str, Any]:
+            if request.get("indexUid") == "a":
+                assert is_second_done.wait(20)
+            return super().run(request, progress)
+
+    runner = Runner(harness.instance, workers=2, parallel_after_s=0.05, make_writer=Long,  # type: ignore[arg-type]
+                    on_batch=lambda _, tasks: is_second_done.set() if tasks[0].uid == second.uid else None)
+    runner.start()
+    try:
+        assert is_second_done.wait(20)
+    finally:
+        runner.stop(20)
+    ended = [harness.task(task) for task in (first, second)]
+    assert [task.status for task in ended] == ["succeeded"] * 2
+    assert ended[1].started_at - ended[0].started_at >= 40_000_000 and ended[1].finished_at < ended[0].finished_at
