@@ -200,13 +200,12 @@ class Queue:
         With `index_uids` in the filter, swaps of these indexes count in the total but are not among the results. Without a
         filter the total counts all tasks, visible or not (recorded behaviour; uids of visible tasks reveal as much).
         """
-        condition = task_records.task_condition(wanted, self._running_tasks())
+        running = self._running_tasks()
+        counted = task_records.task_condition(wanted, running, counts_swaps=True)
         with self._reading() as connection:
             visible = self._visible_tasks(connection, is_allowed)
-            total = _count(connection, "tasks", condition if wanted == TaskFilter() else _joined(condition, visible))
-            if wanted.index_uids is not None:
-                condition = f"index_uid IS NOT NULL AND {condition[0]}", condition[1]
-            condition = _joined(condition, visible)
+            total = _count(connection, "tasks", counted if wanted == TaskFilter() else _joined(counted, visible))
+            condition = _joined(task_records.task_condition(wanted, running), visible)
             rows = list(self._tasks(connection, *_paged(condition, limit, from_uid, reverse)))
         return _page(rows, total, limit)
 
@@ -494,18 +493,22 @@ class Queue:
     def rename_indexes(self, connection: sqlite3.Connection, names: dict[str, str], before_uid: int) -> None:
         """Inside finishing(): show finished tasks older than a swap under the new names of their indexes.
 
-        names: old uid -> new uid. As in the reference engine, index, content and details of tasks are rewritten; errors and
-        batches keep what was written at their time. See docs/tasks-and-batches.md#swaps.
+        names: old uid -> new uid. Index, content and details of tasks are rewritten, and details and stats of their batches; the
+        texts of errors and strategies stay. See docs/tasks-and-batches.md#swaps.
         """
         rows = connection.execute(
-            "SELECT uid, index_uid FROM tasks WHERE uid < ? AND status <> 'enqueued' AND index_uid IN "
+            "SELECT uid, batch_uid, index_uid FROM tasks WHERE uid < ? AND status <> 'enqueued' AND index_uid IN "
             "(SELECT value FROM json_each(?))", (before_uid, json.dumps(list(names)))).fetchall()
         connection.executemany("UPDATE tasks SET index_uid = ? WHERE uid = ?",
-                               [(names[index_uid], uid) for uid, index_uid in rows])
-        swaps = connection.execute("SELECT uid, details, content FROM tasks WHERE uid < ? AND kind = 'indexSwap' "
+                               [(names[index_uid], uid) for uid, _, index_uid in rows])
+        swaps = connection.execute("SELECT uid, batch_uid, details, content FROM tasks WHERE uid < ? AND kind = 'indexSwap' "
                                    "AND status <> 'enqueued'", (before_uid,)).fetchall()
         connection.executemany("UPDATE tasks SET details = ?, content = ? WHERE uid = ?", [
-            (_renamed_swaps(details, names), _renamed_swaps(content, names), uid) for uid, details, content in swaps])
+            (_renamed_swaps(details, names), _renamed_swaps(content, names), uid) for uid, _, details, content in swaps])
+        batches = connection.execute("SELECT uid, details, stats FROM batches WHERE uid IN (SELECT value FROM json_each(?))",
+                                     (json.dumps(list({row[1] for row in (*rows, *swaps)})),)).fetchall()
+        connection.executemany("UPDATE batches SET details = ?, stats = ? WHERE uid = ?", [
+            (_renamed_swaps(details, names), _renamed_stats(stats, names), uid) for uid, details, stats in batches])
 
     def remove_payload(self, name: str | None) -> None:
         """Delete the payload of a finished task; when that fails the next start tries again."""
@@ -604,10 +607,18 @@ def _batch_dates_match(batch: Batch, wanted: TaskFilter) -> bool:
 
 
 def _renamed_swaps(written: str, names: dict[str, str]) -> str:
-    """Replace names in the JSON of details or content of a swap, which have the same shape."""
+    """Replace names in the JSON of details or content of a swap, or of details of its batch, which have the same shape."""
     value = json.loads(written)
     for swap in value.get("swaps", ()):
         swap["indexes"] = [names.get(index_uid, index_uid) for index_uid in swap["indexes"]]
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _renamed_stats(written: str, names: dict[str, str]) -> str:
+    """Replace names in the JSON of the stats of a batch."""
+    value = json.loads(written)
+    if counts := value.get("indexUids"):
+        value["indexUids"] = {names.get(index_uid, index_uid): count for index_uid, count in counts.items()}
     return json.dumps(value, ensure_ascii=False)
 
 

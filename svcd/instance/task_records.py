@@ -109,7 +109,8 @@ Condition = tuple[str, list[Any]]
 
 # Field of TaskFilter -> column, for a list of values.
 _LISTS = {"uids": "uid", "batch_uids": "batch_uid", "kinds": "kind", "canceled_by": "canceled_by"}
-# A swap has no index_uid but matches the indexes that it names: it is counted, and not shown (recorded behaviour).
+# A swap has no index_uid, so no filter of indexes shows it; the total of a list of tasks counts it for the indexes that it names
+# (recorded behaviour).
 _SWAPS = ("uid IN (SELECT swapped.uid FROM tasks AS swapped, json_each(swapped.details, '$.swaps') AS pair, "
           "json_each(pair.value, '$.indexes') AS side WHERE swapped.kind = 'indexSwap' "
           "AND side.value IN (SELECT value FROM json_each(?)))")
@@ -140,15 +141,19 @@ def _status(statuses: Sequence[str], running: Mapping[int, int]) -> Condition:
     return f"({stored} AND NOT {among_running})", values + uids
 
 
-def task_condition(wanted: TaskFilter, running: Mapping[int, int], *, dates: bool = True) -> Condition:
-    """The WHERE clause over tasks. running: uid of a running task -> start of its batch."""
+def task_condition(wanted: TaskFilter, running: Mapping[int, int], *, dates: bool = True,
+                   counts_swaps: bool = False) -> Condition:
+    """The WHERE clause over tasks.
+
+    running: uid of a running task -> start of its batch. counts_swaps: a swap matches the indexes that it names.
+    """
     parts: list[Condition] = [_among(column, getattr(wanted, name)) for name, column in _LISTS.items()
                               if getattr(wanted, name) is not None]
     if wanted.statuses is not None:
         parts.append(_status(wanted.statuses, running))
     if wanted.index_uids is not None:
         named, values = _among("index_uid", wanted.index_uids)
-        parts.append((f"({named} OR {_SWAPS})", values * 2))
+        parts.append((f"({named} OR {_SWAPS})", values * 2) if counts_swaps else (named, values))
     if dates:
         parts += [_including_running(part, running) for part in _dates(wanted, 0)]
     return _all_of(parts)

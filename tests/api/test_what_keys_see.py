@@ -151,7 +151,7 @@ def test_what_it_may_not_see_is_not_found(ask: Ask, key: Any, indexes: list[str]
 @pytest.mark.parametrize(("method", "path"), [("POST", "/tasks/cancel"), ("DELETE", "/tasks")])
 @pytest.mark.parametrize(("query", "matched"), [
     ("uids=*", range(14)), ("uids=0,1,2,3,4,5,6,7,13", [*range(8), 13]),
-    ("indexUids=books,cities", [1, 3, 5, 7, 9, 11, 13]), ("statuses=enqueued", range(8, 14)),
+    ("indexUids=books,cities", [1, 3, 7, 9, 11]), ("statuses=enqueued", range(8, 14)),
     ("types=indexSwap", [5, 13])])
 def test_cancel_and_delete_match_what_it_may_see(
         ask: Ask, key: Any, instance: Any, indexes: list[str], tasks: list[int], batches: list[int], method: str,
@@ -159,8 +159,6 @@ def test_cancel_and_delete_match_what_it_may_see(
     summary = ask(key(indexes), method, f"{path}?{query}").value
     task = instance.queue.task(summary["taskUid"], with_content=True)
     expected = sorted(set(matched) & set(tasks))
-    if indexes == ["*"] and query.startswith("indexUids"):  # swaps match the indexes that they name
-        expected = sorted(matched)
     assert task.content == {"uids": expected} and task.details["matchedTasks"] == len(expected)
 
 

@@ -345,8 +345,8 @@ def test_swaps_exchange_names_and_history(harness: TaskHarness) -> None:
     assert harness.task(before).index_uid == "b" and harness.task(after).index_uid == "a"
 
 
-def test_swaps_rewrite_older_swaps_and_leave_errors_and_batches(harness: TaskHarness) -> None:
-    """What the reference engine does: its history names indexes as they are, its errors and batches as they were."""
+def test_swaps_rewrite_older_tasks_and_batches_and_leave_errors(harness: TaskHarness) -> None:
+    """The history names indexes as they are, except in texts."""
     def swap(*uids: str) -> Task:
         swaps = [{"indexes": list(uids), "rename": False}]
         return harness.do("indexSwap", None, {"swaps": swaps}, swaps=swaps)
@@ -362,7 +362,27 @@ def test_swaps_rewrite_older_swaps_and_leave_errors_and_batches(harness: TaskHar
     assert older and older.content == older.details == {"swaps": [{"indexes": ["a", "c"], "rename": False}]}
     refused = harness.task(failed)
     assert refused.index_uid == "c" and refused.error["message"] == "Index `a` already exists."
-    assert harness.queue.batch(refused.batch_uid).stats["indexUids"] == {"a": 1}
+    assert harness.queue.batch(refused.batch_uid).stats["indexUids"] == {"c": 1}
+    assert harness.queue.batch(older.batch_uid).details == {"swaps": [{"indexes": ["a", "c"], "rename": False}]}
+
+
+def test_lists_of_batches_by_index_and_their_stats_agree_after_swaps(harness: TaskHarness) -> None:
+    for uid in "abc":
+        harness.add([{"id": 1}], uid)
+    harness.run()
+    for swaps in ([["a", "b"]], [["b", "c"]], [["a", "d"]]):
+        content = {"swaps": [{"indexes": pair, "rename": "d" in pair} for pair in swaps]}
+        harness.do("indexSwap", None, content, **content)
+        harness.run()
+    for uid in "abcd":
+        found = harness.queue.list_batches(TaskFilter(index_uids=[uid]), 20, None, False)
+        assert [batch.stats["indexUids"] for batch in found.results] == [{uid: 1}] * (uid != "a") and found.total == len(found.results)
+        tasks = harness.queue.list_tasks(TaskFilter(index_uids=[uid]), 20, None, False).results
+        assert [task.batch_uid for task in tasks] == [batch.uid for batch in found.results]
+        assert harness.queue.matching(TaskFilter(index_uids=[uid])) == [task.uid for task in tasks]
+    swapped = [task for task in harness.queue.tasks_of(range(9)) if task.kind == "indexSwap"]
+    assert [harness.queue.batch(task.batch_uid).details for task in swapped] == [task.details for task in swapped]
+    assert swapped[0].details["swaps"][0]["indexes"] == ["d", "c"]
 
 
 def test_a_swap_with_a_missing_index_does_nothing(harness: TaskHarness) -> None:
