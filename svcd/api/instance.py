@@ -1,6 +1,11 @@
 """Routes of the instance as a whole: health, version, statistics, experimental features."""
 from __future__ import annotations
 
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+import svcd
 from svcd import INTERFACE_VERSION
 from svcd.api import shapes
 from svcd.api.indexes import STATS_PARAMS, index_stats, indexes_at_work
@@ -11,6 +16,8 @@ from svcd.base.quantities import rfc3339_micro
 from svcd.validation.features import FEATURES
 from svcd.validation import Field, boolean, nullable
 
+_GIT_S = 5.0
+
 
 def health(ctx: Context) -> HandlerResult:
     """Always available: the process answers. A node of a cluster adds how that is."""
@@ -18,8 +25,23 @@ def health(ctx: Context) -> HandlerResult:
 
 
 def version(_ctx: Context) -> HandlerResult:
-    """The version of the interface; a build knows no commit."""
-    return HandlerResult(200, {"commitSha": "unknown", "commitDate": "unknown", "pkgVersion": INTERFACE_VERSION})
+    """The version of the interface, and the commit where svcd runs from a clone; a build knows none."""
+    sha, date = _commit(Path(svcd.__file__).parents[1])
+    return HandlerResult(200, {"commitSha": sha, "commitDate": date, "pkgVersion": INTERFACE_VERSION})
+
+
+@lru_cache(1)
+def _commit(root: Path) -> tuple[str, str]:
+    """Hash and date of the commit that is checked out in a folder; `unknown` where there is no clone, or no git."""
+    if (root / ".git").exists():
+        command = ["git", "-C", str(root), "-c", f"safe.directory={root}", "rev-list", "-n1", "--format=%H %cI", "HEAD"]
+        try:
+            written = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_GIT_S).stdout
+            sha, date = written.splitlines()[-1].split()  # below a line "commit ..."
+            return sha, date
+        except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+            pass
+    return "unknown", "unknown"
 
 
 def stats(ctx: Context) -> HandlerResult:

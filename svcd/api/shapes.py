@@ -179,7 +179,9 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
     }),
     "BatchStats": record({
         "totalNbTasks": COUNT, "status": mapping(COUNT), "types": mapping(COUNT), "indexUids": mapping(COUNT),
-        "progressTrace": mapping(STRING), "writeChannelCongestion": {"type": "object"},
+        "progressTrace": mapping(STRING),
+        "writeChannelCongestion": record({
+            "attempts": COUNT, "blocking_attempts": COUNT, "blocking_ratio": {"type": "number", "minimum": 0, "maximum": 1}}),
         "internalDatabaseSizes": mapping(STRING), "embedderRequests": _REQUESTS,
     }, optional=["progressTrace", "writeChannelCongestion", "internalDatabaseSizes", "embedderRequests"]),
     "Batch": record({

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes
+from svcd.index.connections import table_sizes
 from svcd.index.geo_reader import GeoReader
 from svcd.index.read_transaction import Cache, Key, ReadTransaction, placeholders, statement_portions
 from svcd.index.term_reader import TermReader, VocabularyReader
@@ -102,10 +103,7 @@ class IndexReader:
 
     def internal_database_sizes(self) -> dict[str, int]:
         """Table or index -> the bytes of its pages; empty where SQLite was built without `dbstat`."""
-        try:
-            return dict(self._connection.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY name"))
-        except sqlite3.OperationalError:
-            return {}
+        return table_sizes(self._connection)
 
     def document(self, docid: int) -> str:
         """The JSON text of a document; KeyError when there is none."""

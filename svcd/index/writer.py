@@ -21,7 +21,7 @@ from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes
 from svcd.geo.sphere import Point
 from svcd.index import fts_encoding, materialized, prefix_postings, schema
 from svcd.index.batch_outcomes import BatchOutcomes, outcome_record
-from svcd.index.connections import BUSY_MS, keep_log, meta, open_writer, set_meta
+from svcd.index.connections import BUSY_MS, keep_log, meta, open_writer, set_meta, table_sizes
 from svcd.index.disk_space import lacks_room
 from svcd.index.encoded_document import AddedLetters, EncodedDocuments, Positions, Words, encoded_documents, encoded_values
 from svcd.index.encoded_document import Values as EncodedValues
@@ -113,6 +113,8 @@ class IndexWriter:
         self._connection = open_writer(path, cache_kib=cache_kib)
         schema.prepare(self._connection, schema.INDEX)
         self.path = path
+        # Parts of documents that were handed over to be written, and those that the pipe to the other process had no room for.
+        self.parts, self.blocked_parts = 0, 0
         self._hash_bytes = hash_bytes
         self._values = ValueWriter(self._connection, stored_form)
         self._prefix_postings = PrefixPostingWriter(self._connection)
@@ -220,6 +222,11 @@ class IndexWriter:
         self._connection.execute(f"PRAGMA busy_timeout = {patience_ms}")
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+
+    def table_sizes(self, most_bytes: int) -> dict[str, int]:
+        """Table or index -> the bytes of its pages; empty for a file of more than `most_bytes`, all of which would be read."""
+        (page_size,), (pages,) = (self._connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_size", "page_count"))
+        return table_sizes(self._connection) if page_size * pages <= most_bytes else {}
 
     def cut_log(self) -> None:
         """checkpoint(), unless the disk has no room for what the file would grow by; a later call does it then."""

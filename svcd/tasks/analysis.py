@@ -199,9 +199,10 @@ class AnalysisProcess:
         self._unsent = bytearray()
         self._send(json.dumps(settings))
 
-    def send(self, texts: Sequence[DocumentText]) -> None:
-        """Send a portion of documents."""
+    def send(self, texts: Sequence[DocumentText]) -> bool:
+        """Send a portion of documents; False when the pipe has no room for all of it, so that the rest follows later."""
         self._send(list(texts))
+        return not self._unsent
 
     def _send(self, message: Any) -> None:
         self._unsent += packed_message(message)

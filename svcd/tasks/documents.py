@@ -287,6 +287,7 @@ class DocumentWriter:
                 self._send(self._process, part)
             else:
                 self._write_sent()  # what it had when it died comes first
+                self._writer.parts += 1
                 encoded = self._analysis.encoded((document or {}, _new_docid(change), change.has_other_words)
                                                  for change, document in part)
                 self._writer.write([change for change, _ in part], encoded)
@@ -312,7 +313,8 @@ class DocumentWriter:
         """Have documents analyzed, and write those that are analyzed by now."""
         sent = _Part([change for change, _ in part], [
             (self._text_as_read(*each), _new_docid(each[0]), each[0].has_other_words) for each in part])
-        process.send(sent.texts)
+        self._writer.parts += 1
+        self._writer.blocked_parts += not process.send(sent.texts)
         self._sent.append(sent)
         self._sent_ids.update(change.document_id for change in sent.changes)
         if len(self._sent) > process.MOST_SENT:

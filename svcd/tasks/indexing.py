@@ -37,6 +37,9 @@ _CHUNK = 500  # documents per look-up in the index
 _REINDEX_CHUNK = 200
 # Bytes of documents from which on a batch is analyzed in another process: that takes 0.1 s to start, and these 1 s.
 ANALYZED_BESIDE = 3 << 20
+# The sizes of tables are read before and after a batch, which takes some 2 ms per MB of the file: of files of at most so many
+# bytes, and more for each byte of documents, whose indexing takes 100 times as long.
+_SIZES_READ, _SIZES_READ_PER_BYTE = 1 << 20, 4
 
 _OUTCOME_UNKNOWN = ("The index was written by later tasks already, and how this one ended is not known any more: the list of "
                     "tasks is older than the index. Look at the index, and send the task again where its effect is missing.")
@@ -77,7 +80,7 @@ class Outcome:
 
 def apply_batch(path: Path, index_uid: str, shape: str, tasks: Sequence[IndexingTask], budget: MemoryBudget,
         progress: Progress = lambda step, finished, total: None, free_bytes: int = 0, threads: int = 1) -> dict[str, Any]:
-    """Apply a batch; {"outcomes", "primaryKey", "stats", "needsMaterializedPostings", "recovered"}.
+    """Apply a batch; {"outcomes", "primaryKey", "stats", "needsMaterializedPostings", "recovered", "figures"}.
 
     shape: a row of docs/tasks-and-batches.md#batching, or a kind that runs alone. free_bytes: when disk space is short, what
     deletions may use; they then commit in portions. progress: called with (step, finished, total).
@@ -114,11 +117,27 @@ def _apply_or_recover(writer: IndexWriter, index_uid: str, shape: str, tasks: Se
         return _answer(writer, [_compact(writer, tasks[0], progress).as_json()])
     if free_bytes:
         writer.cut_log()
+    most_bytes = _SIZES_READ + _SIZES_READ_PER_BYTE * sum(task.payload_bytes for task in tasks)
+    before = writer.table_sizes(most_bytes)
     if free_bytes and shape in (batching.DELETIONS, batching.FILTER_DELETIONS):
         outcomes = _delete_in_portions(writer, tasks, budget, progress, free_bytes)
     else:
         outcomes = _apply(writer, index_uid, shape, tasks, budget, progress, threads)
-    return _answer(writer, outcomes, {"newest": applied.last, "unknown": 0} if applied and is_ahead else None)
+    answer = _answer(writer, outcomes, {"newest": applied.last, "unknown": 0} if applied and is_ahead else None)
+    return answer | {"figures": _figures(writer, before, writer.table_sizes(most_bytes) if before else {})}
+
+
+def _figures(writer: IndexWriter, before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, Any]:
+    """Members of the `stats` of the batch: how often a part of documents had to wait, and the tables whose sizes changed."""
+    figures: dict[str, Any] = {}
+    if writer.parts:
+        figures["writeChannelCongestion"] = {"attempts": writer.parts, "blocking_attempts": writer.blocked_parts,
+                                             "blocking_ratio": writer.blocked_parts / writer.parts}
+    changes = {name: after.get(name, 0) - before.get(name, 0) for name in sorted(after.keys() | before.keys())} if after else {}
+    if sizes := {name: f"{human_size(after.get(name, 0))} ({'+' if change > 0 else '-'}{human_size(abs(change))})"
+                 for name, change in changes.items() if change}:
+        figures["internalDatabaseSizes"] = sizes
+    return figures
 
 
 def _close(writer: IndexWriter) -> None:

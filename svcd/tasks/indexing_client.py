@@ -144,6 +144,7 @@ class Progress:
         self._begun = self._since
         self.trace: dict[str, int] = {}
         self.embedder_requests: Mapping[str, Any] | None = None
+        self.figures: Mapping[str, Any] = {}  # further members of the stats
         self.view: dict[str, Any] = _view([])
 
     def __call__(self, step: str, finished: int, total: int, above: Step | None = None) -> None:

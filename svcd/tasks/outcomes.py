@@ -16,7 +16,8 @@ from svcd.tasks.indexing_client import Progress
 
 def sealed_outcome(ended: Sequence[Task], progress: Progress) -> dict[str, Any]:
     """What the log of a cluster gets of a batch that the leader has run."""
-    return {"trace": progress.end(), "requests": progress.embedder_requests, "digest": digest(ended)}
+    return {"trace": progress.end(), "requests": progress.embedder_requests, "figures": progress.figures,
+            "digest": digest(ended)}
 
 
 def digest(ended: Sequence[Task]) -> str:

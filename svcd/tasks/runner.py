@@ -586,6 +586,7 @@ class Runner:
             self._end_on_full_disk(job, row, target, answer["outcomes"])
             return
         job.progress.embedder_requests = answer.get("embedderRequests")
+        job.progress.figures = answer.get("figures", {})
         outcomes = {outcome["uid"]: outcome for outcome in answer["outcomes"]}
         others = [uid for uid in job.running.tasks if uid not in outcomes]
         if len(others) == len(job.running.tasks):  # else the tasks would be claimed and requeued for ever
@@ -847,8 +848,9 @@ class Runner:
         for task in ended:
             task.finished_at = batch.finished_at
         batch.details = views.joined_details(own)
-        own_trace = (progress.end(), progress.embedder_requests)
-        batch.stats = views.batch_stats(own, *((end.get("trace", {}), end.get("requests")) if end else own_trace))
+        own_trace = (progress.end(), progress.embedder_requests, progress.figures)
+        batch.stats = views.batch_stats(
+            own, *((end.get("trace", {}), end.get("requests"), end.get("figures", {})) if end else own_trace))
         if end and end.get("digest", "") not in ("", digest(own)):
             logs.error("a batch had another outcome on the leader: compare the nodes with `svcd cluster verify`", batch=batch.uid)
         batch.progress = None

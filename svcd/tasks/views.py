@@ -58,8 +58,12 @@ _JOINS: Mapping[str, Any] = {
 
 def batch_stats(
     tasks: Sequence[Task], trace: Mapping[str, int] | None = None, embedder_requests: Mapping[str, Any] | None = None,
+    figures: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The `stats` of a batch. trace: step path -> nanoseconds; embedder_requests: None without any; both of a finished batch."""
+    """The `stats` of a batch.
+
+    trace: step path -> nanoseconds; embedder_requests: None without any; figures: further members; all of a finished batch.
+    """
     counts: dict[str, Any] = {
         "totalNbTasks": len(tasks),
         "status": dict(Counter(task.status for task in tasks)),
@@ -68,6 +72,7 @@ def batch_stats(
     }
     if trace is not None:
         counts["progressTrace"] = {path: duration_text(spent) for path, spent in trace.items()}
+    counts |= figures or {}
     if embedder_requests is not None:
         counts["embedderRequests"] = embedder_requests
     return counts

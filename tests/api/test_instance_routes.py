@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import errno
 import io
+import os
+import subprocess
 
 import pytest
 
+from svcd.api import instance
 from svcd.api.app import ROUTES
 from svcd.validation.features import FEATURES
 from svcd.api.routes import Route
@@ -52,6 +55,22 @@ def test_the_master_key_opens(connect) -> None:
 ])
 def test_answers_fit_their_shapes(client, check_shape, path, shape) -> None:
     check_shape(client.get(path).value, shape)
+
+
+def test_the_version_of_a_clone_has_its_commit(tmp_path, monkeypatch) -> None:
+    root = tmp_path / "clone"
+    (root / "svcd").mkdir(parents=True)
+    monkeypatch.setattr("svcd.__file__", str(root / "svcd" / "__init__.py"))
+    instance._commit.cache_clear()
+    assert instance.version(None).value["commitSha"] == "unknown"
+    moment = "2026-11-24T22:00:00+01:00"
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(root)]
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run([*git, *command], check=True, env={**os.environ, "GIT_COMMITTER_DATE": moment})
+    sha = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    instance._commit.cache_clear()
+    assert instance.version(None).value == {"commitSha": sha, "commitDate": moment, "pkgVersion": "1.52.0"}
+    instance._commit.cache_clear()
 
 
 def test_the_version_is_that_of_the_interface(client) -> None:

@@ -61,9 +61,10 @@ class LocalAnalysis:
         self.is_closed = False
         self.started.append(self)
 
-    def send(self, texts: Sequence[DocumentText]) -> None:
+    def send(self, texts: Sequence[DocumentText]) -> bool:
         self._sent.append(marshal.dumps(list(texts)))
         assert len(self._sent) <= self.MOST_SENT + 1
+        return True
 
     def receive(self) -> EncodedDocuments:
         if not self.left:
@@ -208,6 +209,12 @@ def test_a_process_that_fails_has_died() -> None:
         assert process.receive() == ([(({}, ""), {})], {}, {})
         with pytest.raises(AnalysisProcessDied):
             process.receive()
+
+
+def test_a_full_pipe_is_noticed() -> None:
+    with closing(AnalysisProcess(SETTINGS)) as process:
+        assert process.send([("{}", 0, True)])
+        assert not process.send([(json_text.dumps({"title": "x" * (8 << 20)}), 1, True)])
 
 
 @pytest.mark.parametrize("size", [1, 3 << 20])

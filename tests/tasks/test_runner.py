@@ -10,6 +10,7 @@
 """
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import threading
 
 import pytest
 
+from svcd.base.quantities import human_size
 from svcd.index.writer import IndexWriter
 from svcd.instance.instance import Instance
 from svcd.instance.task_records import Task, TaskFilter
@@ -580,3 +582,42 @@ def test_spare_indexing_processes_end(tmp_path: Path) -> None:
     assert not kept.closed.wait(0.05)
     runner.stop()
     instance.close()
+
+
+# -- Figures of a batch
+
+
+def test_a_batch_shows_the_tables_whose_sizes_it_changed(harness: TaskHarness) -> None:
+    harness.add([{"id": 1, "title": "Alien"}])
+    sizes = []
+
+    def run() -> None:
+        harness.run()
+        with harness.instance.read("movies") as reader:
+            sizes.append(reader.internal_database_sizes())
+
+    run()
+    harness.add([{"id": n, "title": f"film{n} " * 30} for n in range(300)])
+    run()
+    harness.do("documentDeletion", details={"deletedDocuments": None}, all=True)
+    run()
+    for n, (before, after) in enumerate(pairwise(sizes), start=1):
+        changed = {name: after[name] - before[name] for name in after if after[name] != before[name]}
+        assert "documents" in changed and harness.queue.batch(n).stats["internalDatabaseSizes"] == {
+            name: f"{human_size(after[name])} ({'+' if change > 0 else '-'}{human_size(abs(change))})" for name, change in changed.items()}
+    assert sizes[1]["documents"] > sizes[0]["documents"] == sizes[2]["documents"]
+
+
+def test_sizes_are_not_read_from_a_file_that_is_large_for_the_batch(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("svcd.tasks.indexing._SIZES_READ", 1000)
+    harness.add([{"id": 1}])
+    harness.run()
+    stats = harness.queue.batch(0).stats
+    assert "internalDatabaseSizes" not in stats
+    assert stats["writeChannelCongestion"] == {"attempts": 1, "blocking_attempts": 0, "blocking_ratio": 0.0}
+
+
+def test_what_writes_no_documents_has_no_congestion(harness: TaskHarness) -> None:
+    harness.do("indexCreation", details={"primaryKey": None})
+    harness.run()
+    assert "writeChannelCongestion" not in harness.queue.batch(0).stats
