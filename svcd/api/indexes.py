@@ -188,6 +188,8 @@ def index_stats(ctx: Context, row: IndexRow, being_indexed: Collection[str | Non
             tables = reader.internal_database_sizes()
         view["internalDatabaseSizes"] = {name: shapes.size(size, size_format) for name, size in tables.items()}
     view |= {"numberOfEmbeddings": stats.get("embeddings", 0), "numberOfEmbeddedDocuments": stats.get("embeddedDocuments", 0)}
+    if outdated := stats.get("outdatedEmbeddings"):  # of no other engine: shown where there are any
+        view["outdatedEmbeddings"] = outdated
     view["fieldDistribution"] = dict(sorted(stats.get("fields", {}).items()))
     return view
 

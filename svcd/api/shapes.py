@@ -199,8 +199,8 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
     "IndexStats": record({
         "numberOfDocuments": COUNT, "rawDocumentDbSize": _SIZE, "avgDocumentSize": _SIZE, "isIndexing": BOOLEAN,
         "internalDatabaseSizes": mapping(_SIZE), "numberOfEmbeddings": COUNT, "numberOfEmbeddedDocuments": COUNT,
-        "fieldDistribution": mapping(COUNT),
-    }, optional=["internalDatabaseSizes"]),
+        "fieldDistribution": mapping(COUNT), "outdatedEmbeddings": mapping(COUNT),
+    }, optional=["internalDatabaseSizes", "outdatedEmbeddings"]),
     "Stats": record({
         "databaseSize": _SIZE, "usedDatabaseSize": _SIZE, "lastUpdate": nullable(MOMENT),
         "indexes": mapping(ref("IndexStats")),

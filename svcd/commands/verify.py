@@ -28,7 +28,7 @@ from svcd.index.connections import copy_file, meta, open_reader
 from svcd.index.prefix_postings import first_letters, has_prefix_postings
 from svcd.index.schema import COUNT_BLOCK, DOCID_BITS, LEAST_DOCUMENTS
 from svcd.index.value_writer import posting_entries, rows_of
-from svcd.index.vector_rows import EMBEDDED, docid_of
+from svcd.index.vector_rows import EMBEDDED, LENGTH_SHIFT, OUTDATED, docid_of
 from svcd.schema.field_values import stored_form
 from svcd.tasks.archive import waiting_payloads
 
@@ -221,12 +221,13 @@ def _posting_faults(connection: sqlite3.Connection) -> Iterator[str]:
         stored.add((column, letter), from_bytes(docids).to_array())
     yield from expected.faults("column and letter", stored)
     expected, stored = _Sums(), _Sums()
-    for row, length in connection.execute("SELECT id, length(vectors) FROM document_vectors"):
+    for row, origin, length in connection.execute("SELECT id, origin, length(vectors) FROM document_vectors"):
         if length:
-            expected.add(row >> DOCID_BITS, (docid_of(row),))
-    for embedder, docids in connection.execute("SELECT embedder, docids FROM vector_postings WHERE kind = ?", (EMBEDDED,)):
-        stored.add(embedder, from_bytes(docids).to_array())
-    yield from expected.faults("vectors of embedder", stored)
+            expected.add((row >> DOCID_BITS, OUTDATED if origin >> LENGTH_SHIFT else EMBEDDED), (docid_of(row),))
+    for embedder, kind, docids in connection.execute(
+            "SELECT embedder, kind, docids FROM vector_postings WHERE kind IN (?, ?)", (EMBEDDED, OUTDATED)):
+        stored.add((embedder, kind), from_bytes(docids).to_array())
+    yield from expected.faults("vectors of embedder and kind", stored)
 
 
 def _set_faults(connection: sqlite3.Connection) -> Iterator[str]:

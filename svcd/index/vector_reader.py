@@ -74,12 +74,12 @@ class VectorReader:
         return EMPTY if number is None else self._docids(embedder, FIRST_FRAGMENT + number)
 
     def document_vectors(self, docids: Sequence[int], embedder: str) -> Iterator[tuple[int, DocumentVectors]]:
-        """(docid, vectors) of those of some documents that have an entry for the embedder, in no order."""
+        """(docid, vectors) of those of some documents that have an entry for the embedder, in no order; outdated ones too."""
         row = self._embedders().get(embedder)
         if row is not None:
             for docid, vectors, origin in self._rows(row, docids, "vectors, origin"):
                 yield docid, DocumentVectors(
-                    stored_vectors(vectors, row.dimensions, row.is_quantized), bool(origin & REGENERATED))
+                    stored_vectors(vectors, origin, row.dimensions, row.is_quantized), bool(origin & REGENERATED))
 
     def nearest(self, embedder: str, vector: array[float], candidates: DocIds, limit: int) -> Sequence[tuple[float, int]]:
         """(distance, docid) of the `limit` nearest vectors of the candidates, nearest first, equally near ones by docid."""

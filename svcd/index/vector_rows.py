@@ -17,10 +17,13 @@ from svcd.vectors.vector import from_bytes, quantized_bytes, quantized_size, to_
 
 # Where the vectors of a document are from, added up: did a user give them? Are they made again when the document changes?
 USER_PROVIDED, REGENERATED = 1, 2
+# Above these bits: the length of the vectors where it is not that of the embedder, which had another one when they came. Such
+# vectors are outdated: shown and kept, but not searched.
+LENGTH_SHIFT = 2
 # Kinds of sets in vector_postings: documents with a vector; those of which a user gave the vectors, or said that there shall be
-# none; those whose vectors are not made again; from FIRST_FRAGMENT on those with a vector of the indexing fragment of this
-# number.
-EMBEDDED, GIVEN, FIXED = range(3)
+# none; those whose vectors are not made again; those with outdated vectors; from FIRST_FRAGMENT on those with a vector of the
+# indexing fragment of this number.
+EMBEDDED, GIVEN, FIXED, OUTDATED = range(4)
 FIRST_FRAGMENT = 16
 
 _DOCID_MASK = (1 << DOCID_BITS) - 1
@@ -72,8 +75,9 @@ def stored_bytes(vectors: Iterable[array[float]], is_quantized: bool) -> bytes:
     return b"".join(map(quantized_bytes, vectors)) if is_quantized else to_bytes(vectors)
 
 
-def stored_vectors(stored: bytes, dimensions: int, is_quantized: bool) -> list[array[float]]:
-    """The vectors of a row of document_vectors; quantized ones are of ones and zeros."""
+def stored_vectors(stored: bytes, origin: int, dimensions: int, is_quantized: bool) -> list[array[float]]:
+    """The vectors of a row of document_vectors; quantized ones are of ones and zeros. dimensions: of the embedder."""
+    dimensions = origin >> LENGTH_SHIFT or dimensions
     if not is_quantized:
         return from_bytes(stored, dimensions)
     size = quantized_size(dimensions)

@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import sqlite3
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from svcd.base.docids import DocIds
+from svcd.base.docids import DocIds, from_bytes
 from svcd.index.bitmap_blocks import BLOCK_BITS, edited_block, joined_blocks
 from svcd.index.read_transaction import placeholders, statement_portions
 from svcd.index.sketch_writer import SketchWriter
 from svcd.index.vector_rows import (
-    EMBEDDED, FIRST_FRAGMENT, FIXED, GIVEN, REGENERATED, USER_PROVIDED, EmbedderRow, docid_of, embedder_rows, id_range,
-    posting_docids, row_id, stored_bytes, stored_vectors,
+    EMBEDDED, FIRST_FRAGMENT, FIXED, GIVEN, LENGTH_SHIFT, OUTDATED, REGENERATED, USER_PROVIDED, EmbedderRow, docid_of,
+    embedder_rows, id_range, posting_docids, row_id, stored_bytes, stored_vectors,
 )
 from svcd.vectors.vector import quantized_size
 
@@ -46,10 +46,14 @@ class StoredVectors(NamedTuple):
     regenerate: bool = True
     fragments: bytes | None = None
 
-    @property
-    def origin(self) -> int:
-        """As it is stored."""
-        return USER_PROVIDED * self.is_user_provided + REGENERATED * self.regenerate
+    def is_outdated(self, dimensions: int) -> bool:
+        """Have the vectors another length than their embedder?"""
+        return bool(self.vectors) and len(self.vectors[0]) != dimensions
+
+    def origin(self, dimensions: int) -> int:
+        """As it is stored. dimensions: of the embedder."""
+        length = len(self.vectors[0]) if self.is_outdated(dimensions) else 0
+        return USER_PROVIDED * self.is_user_provided + REGENERATED * self.regenerate + (length << LENGTH_SHIFT)
 
 
 # What a document without an entry is like.
@@ -89,22 +93,41 @@ class VectorWriter:
             (number, name, dimensions, is_quantized, json.dumps({name: n for n, name in enumerate(fragments)})))
         self._embedders = None
 
-    def change_embedder(self, name: str, *, dimensions: int | None = None, fragments: Iterable[str] | None = None) -> None:
-        """Set what an embedder is like; its documents must have no vectors of another length, or of a fragment that goes.
+    def change_fragments(self, name: str, fragments: Iterable[str]) -> None:
+        """Set the fragments of an embedder; its documents must have no vectors of one that goes.
 
         A fragment that stays keeps its number, a new one gets the smallest unused one.
         """
-        row = self.embedders[name]
-        numbers = dict(row.fragments)
-        if fragments is not None:
-            names = list(fragments)
-            numbers = {fragment: number for fragment, number in numbers.items() if fragment in names}
-            for fragment in names:
-                if fragment not in numbers:
-                    numbers[fragment] = _unused(set(numbers.values()))
-        self._connection.execute("UPDATE embedders SET dimensions = ?, fragments = ? WHERE number = ?",
-                                 (dimensions or row.dimensions, json.dumps(numbers), row.number))
+        row, names = self.embedders[name], list(fragments)
+        numbers = {fragment: number for fragment, number in row.fragments.items() if fragment in names}
+        for fragment in names:
+            if fragment not in numbers:
+                numbers[fragment] = _unused(set(numbers.values()))
+        self._connection.execute("UPDATE embedders SET fragments = ? WHERE number = ?", (json.dumps(numbers), row.number))
         self._embedders = None
+
+    def resize(self, name: str, dimensions: int, stays: Callable[[StoredVectors], bool]) -> None:
+        """Set the length of the vectors of an embedder. Entries that `stays` selects are kept, the others deleted.
+
+        Kept vectors of another length become outdated; outdated ones of the new length can be searched again.
+        """
+        self.flush()
+        before = self.embedders[name]
+        number, row = before.number, before._replace(dimensions=dimensions)
+        self._connection.execute("DELETE FROM vector_postings WHERE embedder = ?", (number,))
+        self._sketches.clear(number)
+        self._connection.execute("UPDATE embedders SET dimensions = ?, vectors = 0 WHERE number = ?", (dimensions, number))
+        self._embedders = None
+        for part in self._portions(before):
+            kept = [(docid, entry) for docid, entry in part if stays(entry)]
+            for docid, entry in kept:
+                self._place(row, docid, _NO_KINDS, 0, entry)
+            self._connection.executemany("UPDATE document_vectors SET origin = ? WHERE id = ?", [
+                (entry.origin(dimensions), row_id(number, docid)) for docid, entry in kept])
+            self._connection.executemany("DELETE FROM document_vectors WHERE id = ?", [
+                (row_id(number, docid),) for docid, entry in part if not stays(entry)])
+            if self._gathered > _MOST_GATHERED:
+                self.flush()
 
     def remove_embedder(self, name: str) -> None:
         """Delete an embedder with all its vectors."""
@@ -134,7 +157,8 @@ class VectorWriter:
         self._sketches.clear(row.number)
         for part in self.portions(name):
             for docid, stored in part:
-                self._sketches.change(row.number, row.dimensions, True, docid, stored.vectors)
+                if not stored.is_outdated(row.dimensions):
+                    self._sketches.change(row.number, row.dimensions, True, docid, stored.vectors)
             self._connection.executemany("UPDATE document_vectors SET vectors = ? WHERE id = ?", [
                 (stored_bytes(stored.vectors, True), row_id(row.number, docid)) for docid, stored in part])
         self._connection.execute("UPDATE embedders SET is_quantized = 1 WHERE number = ?", (row.number,))
@@ -156,7 +180,9 @@ class VectorWriter:
 
     def portions(self, name: str) -> Iterator[list[tuple[int, StoredVectors]]]:
         """All (docid, vectors) of an embedder by docid, in portions of about MOST_READ bytes, each read when its turn comes."""
-        row = self.embedders[name]
+        return self._portions(self.embedders[name])
+
+    def _portions(self, row: EmbedderRow) -> Iterator[list[tuple[int, StoredVectors]]]:
         first, last = id_range(row.number)
         while sizes := self._connection.execute("SELECT id, length(vectors) FROM document_vectors WHERE id BETWEEN ? AND ? "
                                                 "ORDER BY id LIMIT ?", (first, last, _PORTION)).fetchall():
@@ -176,24 +202,19 @@ class VectorWriter:
         row = self.embedders[name]
         size = quantized_size(row.dimensions) if row.is_quantized else 4 * row.dimensions
         docids = sorted(entries)
-        before = {key: (_kinds(origin, length, fragments), length // size)
+        before = {key: (_kinds(origin, length, fragments), 0 if origin >> LENGTH_SHIFT else length // size)
                   for key, origin, fragments, length in self._states(row.number, docids)}
         removed: list[tuple[int]] = []
         written: list[tuple[int, int, bytes | None, bytes]] = []
         for docid in docids:
             entry, key = entries[docid], row_id(row.number, docid)
             kinds, count = before.get(key, (_NO_KINDS, 0))
-            vectors = entry.vectors if entry else ()
-            if vectors or count:
-                self._sketches.change(row.number, row.dimensions, row.is_quantized, docid, vectors)
             if entry is not None:
-                written.append((key, entry.origin, entry.fragments, stored_bytes(entry.vectors, row.is_quantized)))
-                self._edit_sets(row.number, docid, kinds, _kinds(entry.origin, len(entry.vectors), entry.fragments))
-                self._count(row.number, len(entry.vectors) - count)
+                stored = stored_bytes(entry.vectors, row.is_quantized)
+                written.append((key, entry.origin(row.dimensions), entry.fragments, stored))
             elif key in before:
                 removed.append((key,))
-                self._edit_sets(row.number, docid, kinds, _NO_KINDS)
-                self._count(row.number, -count)
+            self._place(row, docid, kinds, count, entry)
         self._connection.executemany("DELETE FROM document_vectors WHERE id = ?", removed)
         self._connection.executemany(_PUT, written)
         if self._gathered > _MOST_GATHERED:
@@ -205,8 +226,14 @@ class VectorWriter:
         for name in self.embedders if gone else ():
             self.write(name, gone)
 
-    def _count(self, number: int, added: int) -> None:
-        self._added[number] = self._added.get(number, 0) + added
+    def _place(self, row: EmbedderRow, docid: int, kinds: frozenset[int], count: int, entry: StoredVectors | None) -> None:
+        """Note the entry of a document in sets, sketches and numbers. kinds, count: the sets and the number of vectors before."""
+        vectors = entry.vectors if entry and not entry.is_outdated(row.dimensions) else ()
+        if vectors or count:
+            self._sketches.change(row.number, row.dimensions, row.is_quantized, docid, vectors)
+        self._edit_sets(row.number, docid, kinds, _kinds(
+            entry.origin(row.dimensions), len(entry.vectors), entry.fragments) if entry else _NO_KINDS)
+        self._added[row.number] = self._added.get(row.number, 0) + len(vectors) - count
 
     def _edit_sets(self, number: int, docid: int, before: frozenset[int], after: frozenset[int]) -> None:
         block = docid >> BLOCK_BITS
@@ -240,15 +267,25 @@ class VectorWriter:
         return vectors, len(joined_blocks(self._connection.execute(
             "SELECT docids FROM vector_postings WHERE kind = ?", (EMBEDDED,)).fetchall()))
 
+    def outdated(self) -> dict[str, int]:
+        """How many documents have outdated vectors, by the name of the embedder; without those that have none."""
+        names = {row.number: name for name, row in self.embedders.items()}
+        counts: dict[str, int] = {}
+        for embedder, docids in self._connection.execute(
+                "SELECT embedder, docids FROM vector_postings WHERE kind = ?", (OUTDATED,)):
+            counts[names[embedder]] = counts.get(names[embedder], 0) + len(from_bytes(docids))
+        return dict(sorted(counts.items()))
+
 
 _NO_KINDS: frozenset[int] = frozenset()
 
 
 def _kinds(origin: int, length: int, fragments: bytes | None) -> frozenset[int]:
     """The sets that a document belongs to. length: above 0 if it has a vector."""
-    kinds = {FIRST_FRAGMENT + number for number in fragments or b""}
+    is_outdated = bool(origin >> LENGTH_SHIFT)
+    kinds = set() if is_outdated else {FIRST_FRAGMENT + number for number in fragments or b""}
     if length:
-        kinds.add(EMBEDDED)
+        kinds.add(OUTDATED if is_outdated else EMBEDDED)
     if origin & USER_PROVIDED:
         kinds.add(GIVEN)
     if not origin & REGENERATED:
@@ -258,7 +295,7 @@ def _kinds(origin: int, length: int, fragments: bytes | None) -> frozenset[int]:
 
 def _read_row(row: EmbedderRow, stored: tuple[int, int, bytes | None, bytes]) -> tuple[int, StoredVectors]:
     key, origin, fragments, vectors = stored
-    return docid_of(key), StoredVectors(stored_vectors(vectors, row.dimensions, row.is_quantized),
+    return docid_of(key), StoredVectors(stored_vectors(vectors, origin, row.dimensions, row.is_quantized),
                                             bool(origin & USER_PROVIDED), bool(origin & REGENERATED), fragments)
 
 

@@ -311,14 +311,15 @@ class IndexWriter:
         return counts
 
     def stats(self) -> dict[str, Any]:
-        """Number of documents, bytes of their texts, field distribution, number of vectors and of documents that have some.
+        """Number of documents, bytes of their texts, field distribution, number of vectors and of documents that have some,
+        number of documents with outdated vectors by embedder.
 
         To be called after a commit.
         """
         counts = self._connection.execute("SELECT name, documents FROM fields WHERE documents > 0 ORDER BY name")
         vectors, embedded = self.vectors.counts()
         return {"documents": self.number_of_documents, "bytes": self._document_bytes, "fields": dict(counts),
-                "embeddings": vectors, "embeddedDocuments": embedded}
+                "embeddings": vectors, "embeddedDocuments": embedded, "outdatedEmbeddings": self.vectors.outdated()}
 
     # Fields
 

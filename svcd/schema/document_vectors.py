@@ -51,11 +51,17 @@ class GivenVectors(NamedTuple):
         is_to_stay = self.vectors is None and not self.regenerate
         return earlier._replace(regenerate=False) if earlier and is_to_stay else self
 
+    def has_length(self, dimensions: int) -> bool:
+        """Have all vectors this length?"""
+        return all(len(vector) == dimensions for vector in self.vectors or ())
 
-def split_vectors(document_id: str, value: Any, embedders: Mapping[str, int]) -> tuple[dict[str, GivenVectors], dict[str, Any]]:
+
+def split_vectors(document_id: str, value: Any, embedders: Mapping[str, int], may_be_outdated: bool = False
+                  ) -> tuple[dict[str, GivenVectors], dict[str, Any]]:
     """The vectors for configured embedders in a value of `_vectors`, and what it has under other names.
 
-    embedders: name -> length of its vectors. Raises invalid_vectors_type, invalid_vector_dimensions, too_many_vectors.
+    embedders: name -> length of its vectors. may_be_outdated: as of checked_vectors().
+    Raises invalid_vectors_type, invalid_vector_dimensions, too_many_vectors.
     """
     if value is None:
         return {}, {}
@@ -65,15 +71,16 @@ def split_vectors(document_id: str, value: Any, embedders: Mapping[str, int]) ->
     others: dict[str, Any] = {}
     for name, entry in value.items():
         if name in embedders:
-            given[name] = checked_vectors(document_id, name, entry, embedders[name])
+            given[name] = checked_vectors(document_id, name, entry, embedders[name], may_be_outdated)
         else:
             others[name] = entry
     return given, others
 
 
-def checked_vectors(document_id: str, embedder: str, entry: Any, dimensions: int) -> GivenVectors:
+def checked_vectors(document_id: str, embedder: str, entry: Any, dimensions: int, may_be_outdated: bool = False) -> GivenVectors:
     """The vectors that a document gives for one embedder.
 
+    may_be_outdated: may all of them have the same other length, that of the embedder when they came?
     Raises invalid_vectors_type, invalid_vector_dimensions, too_many_vectors.
     """
     try:
@@ -83,16 +90,13 @@ def checked_vectors(document_id: str, embedder: str, entry: Any, dimensions: int
     vectors = given.vectors or []
     if len(vectors) > MOST_VECTORS:
         raise ApiError("too_many_vectors", _TOO_MANY.format(id=document_id, count=len(vectors), most=MOST_VECTORS))
+    if may_be_outdated and vectors and vectors[0] and given.has_length(len(vectors[0])):
+        return given
     for place, vector in enumerate(vectors):
         if len(vector) != dimensions:
-            raise dimension_error(document_id, embedder, place, len(vector), dimensions)
+            raise ApiError("invalid_vector_dimensions", _BAD_LENGTH.format(
+                id=document_id, embedder=embedder, place=place, found=len(vector), expected=dimensions))
     return given
-
-
-def dimension_error(document_id: str, embedder: str, place: int, length: int, dimensions: int) -> ApiError:
-    """The error of a vector of another length than those of its embedder. place: among the vectors of the document."""
-    return ApiError("invalid_vector_dimensions", _BAD_LENGTH.format(
-        id=document_id, embedder=embedder, place=place, found=length, expected=dimensions))
 
 
 def read_vectors(entry: Any, path: str) -> GivenVectors:

@@ -62,8 +62,9 @@ def render_similar(reader: Reader, shown: SearchQuery, ranking: Ranking) -> Sequ
 def _nearest(reader: Reader, query: SimilarQuery, universe: DocIds) -> Iterator[tuple[float, int]]:
     """(distance, docid) of the nearest documents of any of the vectors, nearest first, each document once."""
     own = dict(reader.vectors.document_vectors([query.docid], query.embedder)).get(query.docid)
+    dimensions = reader.vectors.dimensions(query.embedder)
     count = query.offset + query.limit + 1
-    found = [each for vector in (own.vectors if own is not None else ())
+    found = [each for vector in (own.vectors if own is not None else ()) if len(vector) == dimensions  # else they are outdated
              for each in reader.vectors.nearest(query.embedder, vector, universe, count)]
     seen: set[int] = set()
     for distance, docid in sorted(found):

@@ -86,6 +86,11 @@ def _misspelled(name: str, found: Mapping[str, int]) -> list[str]:
     return near[:_MOST_HINTS]
 
 
+def is_lasting(source: Source, entry: StoredVectors) -> bool:
+    """Do the vectors of a document stay when those of the embedder are made again?"""
+    return not entry.regenerate or entry.is_user_provided and source.is_user_provided
+
+
 class Generations:
     """Gathers what an embedder has to make for documents that are written together, then has it made."""
 
@@ -154,6 +159,7 @@ class DocumentVectors:
         self.dimensions = {name: row.dimensions for name, row in writer.vectors.embedders.items()}
         self._sources = [Source(name, settings.embedders[name], settings, row)
                          for name, row in sorted(writer.vectors.embedders.items())]
+        self._is_user_provided = {source.name: source.is_user_provided for source in self._sources}
         self._kept = KeptEmbeddings(writer.path)
         self.names: Counter[str] = Counter()
 
@@ -161,6 +167,13 @@ class DocumentVectors:
     def has_embedders(self) -> bool:
         """Has the index any?"""
         return bool(self._sources)
+
+    def imported(self, name: str, given: GivenVectors) -> GivenVectors:
+        """What a document of a dump says about an embedder: vectors that may be made again are taken as those that it made."""
+        if not given.regenerate or given.vectors is None or self._is_user_provided[name]:
+            return given
+        # Those of another length could not be searched.
+        return given._replace(is_made=True) if given.has_length(self.dimensions[name]) else GivenVectors(None, True)
 
     def changes(self, documents: Sequence[ChangedDocument], report: Report = lambda finished, total: None) -> VectorChanges:
         """What changes with documents that are written together. Raises EmbeddingFailure, and ApiError for their templates."""

@@ -197,18 +197,19 @@ class DocumentWriter:
             self._distinct.add(held.docid)
             is_merged = is_update and bool(held.document)
             if vectors is not None:
-                document = self._with_vectors(document_id, held, document, vectors, is_merged)
-                if is_import:
-                    held.given = {name: each._replace(is_made=each.regenerate) for name, each in held.given.items()}
+                document = self._with_vectors(document_id, held, document, vectors, is_merged, is_import)
             held.document = {**(held.document or {}), **document} if is_merged else document
         self._flush_if_full()
 
-    def _with_vectors(self, document_id: str, held: _Pending, document: Document, vectors: Any, is_merged: bool) -> Document:
+    def _with_vectors(self, document_id: str, held: _Pending, document: Document, vectors: Any, is_merged: bool,
+                      is_import: bool = False) -> Document:
         """Note what a document says about embedders, and return it with what it says about names that are none."""
         try:
-            given, others = split_vectors(document_id, vectors, self._vectors.dimensions)
+            given, others = split_vectors(document_id, vectors, self._vectors.dimensions, may_be_outdated=is_import)
         except ApiError as error:
             raise IndexingFailure(error) from None
+        if is_import:
+            given = {name: self._vectors.imported(name, each) for name, each in given.items()}
         self._vectors.names.update(others.keys())
         held.given = {**held.given, **{name: each.after(held.given.get(name)) for name, each in given.items()}}
         if is_merged and held.document:

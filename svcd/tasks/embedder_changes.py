@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from svcd.base import json_text
+from svcd.base import json_text, logs
 from svcd.index.kept_embeddings import KeptEmbeddings
-from svcd.index.vector_rows import FIXED
 from svcd.index.vector_writer import StoredVectors
 from svcd.index.writer import IndexWriter, StoredDocument
-from svcd.schema.document_vectors import MEMBER, checked_vectors, dimension_error, shown_entry
+from svcd.schema.document_vectors import MEMBER, checked_vectors, shown_entry
 from svcd.schema.embedder_settings import indexing_fragments, indexing_part
 from svcd.schema.index_settings import IndexSettings
-from svcd.tasks.document_vectors import EmbeddingFailure, Generations
+from svcd.tasks.document_vectors import EmbeddingFailure, Generations, is_lasting
 from svcd.tasks.embedding import EMBEDDING, IDENTITY, USER_PROVIDED, Source
 
 Settings = Mapping[str, Any]
@@ -39,9 +39,10 @@ class _Change:
 class EmbedderChanges:
     """Brings the vectors of an index in line with its new settings."""
 
-    def __init__(self, writer: IndexWriter, before: Settings, after: Settings) -> None:
+    def __init__(self, writer: IndexWriter, index_uid: str, before: Settings, after: Settings) -> None:
         """before, after: stored settings; the writer has the second already."""
         self._writer = writer
+        self._index_uid = index_uid
         self._kept = KeptEmbeddings(writer.path)
         self._before, self._after = IndexSettings.of(before), IndexSettings.of(after)
         self._finished = 0
@@ -52,9 +53,14 @@ class EmbedderChanges:
         changes = list(self._changes())
         if changes:
             self._embed(changes, progress)
+        vectors = self._writer.vectors
         for name, settings in self._after.embedders.items():
-            if settings.get("binaryQuantized") and not self._writer.vectors.embedders[name].is_quantized:
-                self._writer.vectors.quantize(name)
+            if settings.get("binaryQuantized") and not vectors.embedders[name].is_quantized:
+                vectors.quantize(name)
+        vectors.flush()
+        for name, documents in vectors.outdated().items():
+            logs.warn("given vectors have another length than the embedder, and are not searched", index=self._index_uid,
+                      embedder=name, dimensions=vectors.embedders[name].dimensions, documents=documents)
 
     # Embedders that go
 
@@ -106,8 +112,8 @@ class EmbedderChanges:
                 dimensions = Source(name, settings, self._after).dimensions(self._kept)
             if dimensions != known.dimensions:
                 is_full = True
-                self._empty(name, dimensions)
-            vectors.change_embedder(name, dimensions=dimensions, fragments=fragments)
+                vectors.resize(name, dimensions, partial(is_lasting, self._source(name)))
+            vectors.change_fragments(name, fragments)
             if is_full or self._has_other_inputs(old, settings):
                 yield _Change(self._source(name), None if is_full else before, False)
 
@@ -122,22 +128,6 @@ class EmbedderChanges:
             return indexing_fragments(old) != indexing_fragments(new)
         return (indexing_part(old).get("documentTemplate") != indexing_part(new).get("documentTemplate")
                 or self._before.resolved["searchableAttributes"] != self._after.resolved["searchableAttributes"])
-
-    def _empty(self, name: str, dimensions: int) -> None:
-        """Delete the vectors of an embedder, which will have another length; only documents that shall have none keep that.
-
-        Raises invalid_vector_dimensions when there are vectors that are not made again.
-        """
-        vectors = self._writer.vectors
-        vectors.flush()
-        fixed = vectors.stored(name, list(vectors.docids(name, FIXED)))
-        for docid, stored in sorted(fixed.items()):
-            if stored.vectors:
-                (document_id,) = self._writer.document_ids([docid])
-                raise dimension_error(document_id, name, 0, len(stored.vectors[0]), dimensions)
-        vectors.clear_embedder(name)
-        vectors.change_embedder(name, dimensions=dimensions)
-        vectors.write(name, {**fixed})
 
     # Documents
 
@@ -166,15 +156,17 @@ class EmbedderChanges:
         for stored in self._writer.vectors.stored_parts(source.name, list(left)):
             for docid, held in stored.items():
                 each, document = left.pop(docid)
-                if held.regenerate:
+                if not is_lasting(source, held):
                     self._generate(change, generations, each, document, held)
         for each, document in left.values():
             others = document.get(MEMBER, {}) if change.is_new else {}
             if source.name in others:
                 moved[each.docid] = document = _without_entry(moved.get(each.docid, document), source.name)
-                given = checked_vectors(each.document_id, source.name, others[source.name], self._dimensions(source.name))
-                if given.vectors is not None or not given.regenerate:
-                    entries[each.docid] = StoredVectors(given.vectors or (), given.vectors is not None, given.regenerate)
+                dimensions = self._writer.vectors.embedders[source.name].dimensions
+                given = checked_vectors(each.document_id, source.name, others[source.name], dimensions, may_be_outdated=True)
+                entry = StoredVectors(given.vectors or (), given.vectors is not None, given.regenerate)
+                if is_lasting(source, entry) or entry.is_user_provided and not entry.is_outdated(dimensions):
+                    entries[each.docid] = entry
                     continue
             self._generate(change, generations, each, document, None)
         try:
@@ -186,9 +178,6 @@ class EmbedderChanges:
                   held: StoredVectors | None) -> None:
         known = change.before.known_inputs(stored.document_id, document) if change.before else None
         generations.add(stored.docid, stored.document_id, change.source.inputs(stored.document_id, document), known, held)
-
-    def _dimensions(self, name: str) -> int:
-        return self._writer.vectors.embedders[name].dimensions
 
 
 def _without_entry(document: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -166,7 +166,7 @@ class _Export:
 
 
 def _encoded(reader: IndexReader, docids: DocIds) -> Iterator[bytes]:
-    texts = texts_with_vectors(reader, docids) if reader.settings.embedders else reader.each_document(docids)
+    texts = texts_with_vectors(reader, docids, has_outdated=False) if reader.settings.embedders else reader.each_document(docids)
     return (text.encode() for text in texts)
 
 

@@ -467,17 +467,18 @@ def _settings(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: Memory
     if Redo.WORDS in redo:
         _reindex(writer, progress)
     if Redo.VECTORS in redo and (IndexSettings.of(after).embedders or writer.vectors.embedders):
-        _change_embedders(writer, before, after, progress)
+        _change_embedders(writer, tasks[0].index_uid, before, after, progress)
     for task in tasks:
         yield Outcome(task.uid)
 
 
-def _change_embedders(writer: IndexWriter, before: Mapping[str, Any], after: Mapping[str, Any], progress: Progress) -> None:
+def _change_embedders(writer: IndexWriter, index_uid: str, before: Mapping[str, Any], after: Mapping[str, Any],
+                      progress: Progress) -> None:
     # Imported late: few indexes have embedders.
     from svcd.tasks.embedder_changes import EmbedderChanges
 
     try:
-        EmbedderChanges(writer, before, after).apply(progress)
+        EmbedderChanges(writer, index_uid, before, after).apply(progress)
     except ApiError as error:
         raise IndexingFailure(error) from error
 

@@ -16,13 +16,20 @@ _WITH_VECTORS = 20  # documents read together with their vectors
 _NUMBER = "%.9g".__mod__
 
 
-def texts_with_vectors(reader: IndexReader, docids: Iterable[int]) -> Iterator[str]:
-    """The JSON texts of documents with their vectors: those that each embedder has of them."""
+def texts_with_vectors(reader: IndexReader, docids: Iterable[int], has_outdated: bool = True) -> Iterator[str]:
+    """The JSON texts of documents with their vectors: those that each embedder has of them.
+
+    has_outdated: are vectors of a former length of an embedder among them? Instances do not take them, but import them.
+    """
     # What indexing fragments made cannot be told from one another any more, so that a later change must not make them again.
     is_fixed = {name: bool(indexing_fragments(settings)) for name, settings in reader.settings.embedders.items()}
     wanted = iter(docids)
     while part := list(islice(wanted, _WITH_VECTORS)):
         found = {name: dict(reader.vectors.document_vectors(part, name)) for name in is_fixed}
+        for name in () if has_outdated else found:
+            dimensions = reader.vectors.dimensions(name)
+            found[name] |= {docid: DocumentVectors([], False) for docid, held in found[name].items()
+                            if held.vectors and len(held.vectors[0]) != dimensions}
         for docid, text in zip(part, reader.documents(part)):
             entries = [f"{dumps(name)}:{_entry(each[docid], is_fixed[name])}" for name, each in found.items() if docid in each]
             yield _with_entries(text, entries) if entries else text

@@ -173,7 +173,7 @@ def test_quantized_vectors_tell_which_numbers_are_above_zero(given_vectors: tupl
     stored = stored_bytes(vectors, True)
     assert len(stored) == len(vectors) * 8 * -(-dimensions // 64)
     expected = [[1.0 if number > 0 else 0.0 for number in vector] for vector in vectors]
-    assert [list(vector) for vector in stored_vectors(stored, dimensions, True)] == expected
+    assert [list(vector) for vector in stored_vectors(stored, 0, dimensions, True)] == expected
 
 
 def test_few_bytes_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +198,7 @@ def test_a_removed_embedder_leaves_nothing_and_its_number_is_given_again() -> No
 
 def test_fragments_keep_their_numbers_and_new_ones_get_those_that_are_free() -> None:
     writer = new_writer()
-    writer.change_embedder("a", fragments=["y", "z", "w"])
+    writer.change_fragments("a", ["y", "z", "w"])
     assert writer.embedders["a"].fragments == {"y": 1, "z": 0, "w": 2}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from svcd.base.docids import from_bytes
 from svcd.index import fts_encoding
 from svcd.index.schema import COUNT_BLOCK, DOCID_BITS
-from svcd.index.vector_rows import docid_of, embedder_rows, stored_vectors
+from svcd.index.vector_rows import REGENERATED, docid_of, embedder_rows, stored_vectors
 from svcd.tasks import batching
 from svcd.tasks.indexing import IndexingTask, apply_batch
 from svcd.tasks.indexing_client import MemoryBudget
@@ -50,7 +50,7 @@ def _build(path: Path, connection: sqlite3.Connection) -> None:
     if settings:
         steps.append((batching.SETTINGS, "settingsUpdate", {"settings": settings}, False))
     if payload.stat().st_size:
-        steps.append((batching.DOCUMENTS, "documentAdditionOrUpdate", {"method": "replace"}, True))
+        steps.append((batching.DOCUMENTS, "documentAdditionOrUpdate", {"method": "replace", "isImport": True}, True))
     for uid, (shape, kind, content, has_payload) in enumerate(steps):
         task = IndexingTask(uid, kind, content, uid, str(payload) if has_payload else None,
                             payload.stat().st_size if has_payload else 0)
@@ -58,14 +58,15 @@ def _build(path: Path, connection: sqlite3.Connection) -> None:
         assert outcome["error"] is None, outcome
 
 
-def _raw_vectors(connection: sqlite3.Connection) -> dict[int, dict[str, list[list[float]]]]:
+def _raw_vectors(connection: sqlite3.Connection) -> dict[int, dict[str, Any]]:
     """docid -> the vectors that were given for its document, as a document has them."""
     embedders = {row.number: row for row in embedder_rows(connection)}
-    found: dict[int, dict[str, list[list[float]]]] = {}
-    for row, stored in connection.execute("SELECT id, vectors FROM document_vectors"):
+    found: dict[int, dict[str, Any]] = {}
+    for row, origin, stored in connection.execute("SELECT id, origin, vectors FROM document_vectors"):
         embedder = embedders[row >> DOCID_BITS]
-        vectors = stored_vectors(stored, embedder.dimensions, embedder.is_quantized)
-        found.setdefault(docid_of(row), {})[embedder.name] = [vector.tolist() for vector in vectors]
+        vectors = stored_vectors(stored, origin, embedder.dimensions, embedder.is_quantized)
+        found.setdefault(docid_of(row), {})[embedder.name] = {
+            "embeddings": [vector.tolist() for vector in vectors], "regenerate": bool(origin & REGENERATED)}
     return found
 
 

@@ -412,6 +412,17 @@ def test_vectors_and_secrets_are_sent(harness: TaskHarness, target: ScriptedServ
     assert documents[1]["_vectors"]["far"] == {"embeddings": [[2]], "regenerate": False}
 
 
+def test_vectors_that_the_target_would_refuse_are_left_out(harness: TaskHarness, target: ScriptedServer) -> None:
+    for dimensions in (2, 3):
+        harness.change({"embedders": {"own": {"source": "userProvided", "dimensions": dimensions}}}, "mov")
+        harness.add([{"id": dimensions, "_vectors": {"own": [1.0] * dimensions}}], "mov", key="id")
+        harness.run()
+    run(harness, target.url)
+    documents = sorted((each for body in target.of("POST", "/documents") for each in body.documents), key=lambda each: each["id"])
+    assert documents == [{"id": 2, "_vectors": {"own": {"embeddings": [], "regenerate": False}}},
+                         {"id": 3, "_vectors": {"own": {"embeddings": [[1, 1, 1]], "regenerate": False}}}]
+
+
 def test_settings_that_need_a_feature_are_sent_while_it_is_on(harness: TaskHarness, target: ScriptedServer) -> None:
     fill(harness, 1)
     harness.instance.update_features({"foreignKeys": True})

@@ -20,12 +20,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from svcd.embedding import EmbeddingError
+from svcd.commands.verify import found_faults
+from svcd.filters.evaluation import filter_docids, read_filter
 from svcd.index.connections import open_writer
 from svcd.index.vector_rows import embedder_rows
 from svcd.index.vector_writer import StoredVectors, VectorWriter
+from svcd.ranking.bucket_sort import RankingLimits
+from svcd.search.hybrid import hybrid_search
+from svcd.search.request import Hybrid, SearchQuery
+from svcd.search.semantic import QueryTarget, semantic_search
+from svcd.search.similar import SimilarQuery, similar_documents
 from svcd.tasks import embedding
 from svcd.tasks.archive_import import import_dump
 from svcd.tasks.global_tasks import Folders
+from tests.support.rebuilt import differences
 from tests.tasks.conftest import LocalWriter, TaskHarness
 
 REST = {"source": "rest", "url": "http://127.0.0.1:1", "request": "{{text}}", "response": "{{embedding}}", "dimensions": 2,
@@ -449,17 +457,132 @@ def test_an_embedder_goes_with_a_change_of_other_settings(films: TaskHarness, se
     assert row and row.stats["embeddings"] == 0
 
 
-def test_vectors_of_other_lengths_are_not_lost(films: TaskHarness, service: Service) -> None:
-    service.length = 3
-    before = shown(films)
-    code, message = change(films, service, {"dimensions": 3})
-    assert code == "invalid_vector_dimensions"
-    assert "document with id `1`" in message
-    assert shown(films) == before
-    films.add([{"id": 1, "_vectors": {"e": None}}], method="update")
-    films.run()
-    assert sorted(change(films, service, {"dimensions": 3})) == ["x", "z"]
-    assert shown(films) == {0: ([vector("x", 3).tolist()], True), 1: ([], False), 2: ([vector("z", 3).tolist()], True)}
+# Vectors of a former length
+
+
+MANUAL_FILMS = [{"id": 0, "t": "x", "_vectors": {"e": [1, 2, 3]}}, {"id": 1, "t": "y", "_vectors": {"e": [[1, 2, 4], [2, 3, 1]]}},
+                {"id": 2, "t": "z", "_vectors": {"e": {"regenerate": True, "embeddings": [3, 2, 1]}}}, {"id": 3, "_vectors": {"e": None}}]
+LONG = {0: ([[1, 2, 3]], False), 1: ([[1, 2, 4], [2, 3, 1]], False), 2: ([[3, 2, 1]], True), 3: ([], False)}
+OTHERS = {
+    "userProvided": MANUAL, "rest": REST, "openAi": {"source": "openAi", "documentTemplate": "{{doc.t}}", "dimensions": 2},
+    "ollama": {"source": "ollama", "model": "m", "documentTemplate": "{{doc.t}}", "dimensions": 2},
+}
+
+
+def found(harness: TaskHarness, query: Sequence[float], name: str = "e") -> list[int]:
+    """The docids that have a vector to compare with, nearest first."""
+    with harness.instance.read("movies") as reader:
+        return [docid for _, docid in reader.vectors.nearest(name, array("f", query), reader.all_docids(), 10)]
+
+
+def figures(harness: TaskHarness) -> tuple[int, int, dict[str, int]]:
+    row = harness.instance.index("movies")
+    assert row
+    return row.stats["embeddings"], row.stats["embeddedDocuments"], row.stats["outdatedEmbeddings"]
+
+
+@pytest.fixture
+def manual(harness: TaskHarness, service: Service) -> TaskHarness:
+    start(harness, {"source": "userProvided", "dimensions": 3}, *MANUAL_FILMS)
+    assert figures(harness) == (4, 3, {})
+    return harness
+
+
+@pytest.mark.parametrize("source", OTHERS)
+def test_an_embedder_with_given_vectors_may_change(manual: TaskHarness, service: Service, source: str, tmp_path: Path,
+                                                   capfd: pytest.CaptureFixture[str]) -> None:
+    """Vectors of the old length stay and are not searched, until there are new ones or the old length comes back."""
+    sent = change(manual, service, OTHERS[source])
+    is_made = source != "userProvided"
+    assert sent == (["z"] if is_made else [])
+    assert shown(manual) == {**LONG, **({2: ([vector("z").tolist()], True)} if is_made else {})}
+    assert found(manual, [1, 2]) == ([2] if is_made else [])
+    assert figures(manual) == ((1, 1, {"e": 2}) if is_made else (0, 0, {"e": 3}))
+    assert f"embedder=e dimensions=2 documents={2 if is_made else 3}" in capfd.readouterr().err
+    row = manual.instance.index("movies")
+    assert row and differences(manual.instance.index_path(row.uuid), tmp_path) == []
+    assert change(manual, service, {"source": "userProvided", "dimensions": 3}) == [] if not is_made else True
+    if not is_made:
+        assert (shown(manual), figures(manual), found(manual, [3, 2, 1])) == (LONG, (4, 3, {}), [2, 1, 0])
+
+
+def test_no_search_looks_at_vectors_of_a_former_length(manual: TaskHarness, service: Service) -> None:
+    change(manual, service, MANUAL)
+    manual.add([{"id": 7, "t": "x", "_vectors": {"e": [1, 1]}}])
+    manual.run()
+    with manual.instance.read("movies") as reader:
+        assert similar_documents(reader, SimilarQuery(0, "e"), reader.all_docids()).hits == []
+        assert [hit.docid for hit in similar_documents(reader, SimilarQuery(4, "e"), reader.all_docids()).hits] == []
+        limits = RankingLimits(10)
+        for hybrid in (Hybrid("e", 1.0), Hybrid("e", 0.5)):
+            query = SearchQuery(q="x", vector=[1, 1], hybrid=hybrid)
+            target = QueryTarget(reader, query, hybrid, pytest.fail)
+            found_hits = (semantic_search(reader, query, target.get(True), limits, lambda: False) if hybrid.ratio == 1.0
+                          else hybrid_search(reader, query, target, limits, lambda: False))
+            hits = found_hits.ranking.hits
+            assert hits[0].docid == 4 and {hit.docid for hit in hits} >= {0, 4}
+        assert filter_docids(reader, read_filter("_vectors.e EXISTS", "c"), "c").to_array().tolist() == [4]
+    assert found_faults(manual.path, True) == {"instance.sqlite": [], "index movies": []}
+
+
+def test_new_vectors_replace_those_of_a_former_length(manual: TaskHarness, service: Service) -> None:
+    change(manual, service, MANUAL)
+    manual.add([{"id": 0, "title": "without"}, {"id": 1, "t": "y", "_vectors": {"e": [1, 2]}}, {"id": 3, "_vectors": {"e": [2, 2]}}])
+    refused = manual.add([{"id": 5, "_vectors": {"e": [1, 2, 3]}}])
+    manual.run()
+    assert error(manual, refused)[0] == "invalid_vector_dimensions"
+    manual.add([{"id": 0, "title": "without"}, {"id": 1, "t": "y", "_vectors": {"e": [1, 2]}}, {"id": 3, "_vectors": {"e": [2, 2]}}])
+    manual.run()
+    assert shown(manual) == {0: LONG[0], 1: ([[1, 2]], False), 2: LONG[2], 3: ([[2, 2]], False)}
+    assert found(manual, [1, 2]) == [1, 3] and figures(manual) == (2, 2, {"e": 2})
+    manual.delete([0, 2])
+    manual.run()
+    assert figures(manual) == (2, 2, {})
+
+
+def test_an_embedder_that_makes_vectors_again_replaces_former_ones_when_asked(manual: TaskHarness, service: Service) -> None:
+    change(manual, service, REST)
+    service.sent.clear()
+    manual.add([{"id": 0, "t": "new"}, {"id": 1, "t": "y", "_vectors": {"e": {"regenerate": True}}}], method="update")
+    manual.run()
+    assert service.sent == ["y"]
+    assert shown(manual)[0] == LONG[0] and shown(manual)[1] == ([vector("y").tolist()], True)
+
+
+def test_an_embedder_may_go_and_come_with_another_length(manual: TaskHarness, service: Service) -> None:
+    change(manual, service, None)
+    assert manual.documents()[0]["_vectors"]["e"] == {"embeddings": [[1, 2, 3]], "regenerate": False}
+    manual.add([{"id": 3, "_vectors": {"e": [1, 1]}}])
+    manual.run()
+    assert change(manual, service, REST) == ["z"]
+    assert shown(manual) == {**LONG, 2: ([vector("z").tolist()], True), 3: ([[1, 1]], False)}
+    assert figures(manual) == (2, 2, {"e": 2})
+    assert "_vectors" not in manual.documents()[0]
+
+
+def test_quantizing_keeps_vectors_of_a_former_length(manual: TaskHarness, service: Service) -> None:
+    change(manual, service, {**MANUAL, "binaryQuantized": True})
+    assert shown(manual)[1] == ([[1, 1, 1], [1, 1, 1]], False) and found(manual, [1, 2]) == []
+    change(manual, service, {"dimensions": 3})
+    assert sorted(found(manual, [1, 2, 3])) == [0, 1, 2] and figures(manual) == (4, 3, {})
+
+
+def test_vectors_of_different_lengths_fit_no_embedder(harness: TaskHarness, service: Service) -> None:
+    harness.add([{"id": 1, "_vectors": {"e": [[1, 2, 3], [1, 2]]}}])
+    task = harness.change({"embedders": {"e": MANUAL}})
+    harness.run()
+    assert error(harness, task)[0] == "invalid_vector_dimensions"
+
+
+def test_a_dump_has_vectors_of_a_former_length(service: Service, tmp_path: Path) -> None:
+    harness = TaskHarness(tmp_path / "data", folders=Folders(tmp_path / "dumps"))
+    start(harness, {"source": "userProvided", "dimensions": 3}, *MANUAL_FILMS)
+    change(harness, service, MANUAL)
+    again = reimported(harness, tmp_path)
+    assert (entries(again), figures(again), found(again, [1, 2])) == (entries(harness), (0, 0, {"e": 3}), [])
+    change(again, service, {"dimensions": 3})
+    assert (shown(again), found(again, [3, 2, 1])) == (LONG, [2, 1, 0])
+    close(harness, again)
 
 
 def test_quantizing_reduces_what_is_stored(films: TaskHarness, service: Service) -> None:
