@@ -255,7 +255,7 @@ def _check_embedder(name: str, embedder: Embedder, place: _Place, is_whole: bool
     if source is None:
         return
     _check_members(name, embedder, source, place)
-    if source == "openAi" and not embedder.get("url"):
+    if source == "openAi":
         _check_open_ai(name, embedder, place)
     if source == "staticFile" and not _LOCAL_MODEL.fullmatch(embedder["model"]):
         raise _refusal(f"{place.path(name)}.model", f"`{embedder['model']}` is not the name of a file: it may have "
@@ -403,7 +403,7 @@ def _unavailable(member: str, source: str, place: _Place) -> str:
 
 
 def _check_open_ai(name: str, embedder: Embedder, place: _Place) -> None:
-    """OpenAI itself has only certain models; another address may have any."""
+    """Check model and dimensions, whatever the address: services with other models are of the source `rest`."""
     model, dimensions = embedder.get("model"), embedder.get("dimensions")
     if model is not None and model not in OPEN_AI_MODELS:
         listed = ", ".join(f'"{known}"' for known in OPEN_AI_MODELS)

@@ -28,7 +28,7 @@ from svcd.remote.guard import Guard, parse_networks
 from svcd.tasks.export_record import ExportRecord, IndexProgress, digest
 from svcd.tasks.export_target import NotTaken, Stopped, Target
 from svcd.tasks.indexing_client import ReportProgress
-from svcd.tasks.stored_documents import settings_in_effect, texts_with_vectors
+from svcd.tasks.stored_documents import needing_features, settings_in_effect, texts_with_vectors
 
 # Document i goes into a body with those of the same i mod STREAMS, which targets of the reference engine are used to.
 STREAMS = 40
@@ -141,9 +141,16 @@ class _Export:
         if calls:
             settings = settings_in_effect(
                 reader.stored_settings, lambda setting: bool(setting.feature and self._features.get(setting.feature[0])))
-            calls.append(lambda: self._target.update_settings(index_uid, settings))
+            unset = [name for name in needing_features() if name in settings and not reader.stored_settings.get(name)]
+            calls.append(lambda: self._target.update_settings(index_uid, settings, unset))
+        is_created_now = progress.is_new and progress.calls == 0
         for number, call in enumerate(calls[progress.calls:], progress.calls + 1):
-            call()
+            try:
+                call()
+            except ApiError:
+                if is_created_now and progress.calls:  # else the next export would find it, and keep its settings
+                    self._target.delete_index(index_uid)
+                raise
             progress = self.record.update(progress, calls=number)
         return progress
 

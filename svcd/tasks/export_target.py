@@ -4,13 +4,12 @@ See docs/export.md#calls and docs/export.md#failures.
 """
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from threading import Event
 from typing import Any
 
 from svcd.base.errors import ApiError
-from svcd.base.json_text import dumps, fault_in
+from svcd.base.json_text import dumps, fault_in, loads
 from svcd.remote import Failure, Undelivered
 from svcd.remote.client import Answer, Client
 from svcd.remote.retries import PASSING, repeated
@@ -72,9 +71,21 @@ class Target:
         """Enqueue a change of the primary key."""
         self._call("PATCH", f"/indexes/{index_uid}", {"primaryKey": primary_key})
 
-    def update_settings(self, index_uid: str, settings: Mapping[str, Any]) -> None:
-        """Enqueue a change of settings."""
-        self._call("PATCH", f"/indexes/{index_uid}/settings", settings)
+    def update_settings(self, index_uid: str, settings: Mapping[str, Any], unset: Collection[str] = ()) -> None:
+        """Enqueue a change of settings. unset: those without a value, which a target without their features need not take."""
+        path = f"/indexes/{index_uid}/settings"
+        answer = self._answer("PATCH", path, JSON, dumps(settings).encode())
+        if answer.status == 400 and unset:
+            known = {name: value for name, value in settings.items() if name not in unset}
+            answer = self._answer("PATCH", path, JSON, dumps(known).encode())
+        self._accepted(answer)
+
+    def delete_index(self, index_uid: str) -> None:
+        """Enqueue the deletion of an index, if the target is there and the key allows it; never raises."""
+        try:
+            self._client.exchange(f"{self._url}/indexes/{index_uid}", self._headers, None, WITHIN_S, _MOST_BYTES, method="DELETE")
+        except Undelivered:
+            pass
 
     def add_documents(self, index_uid: str, packed: bytes) -> None:
         """Enqueue documents. packed: their texts, compressed by gzip. Raises NotTaken."""
@@ -123,7 +134,7 @@ def _is_passing(answer: Answer) -> bool:
 def _error_of(body: bytes) -> Mapping[str, Any]:
     """The error object of an answer, as far as it is one."""
     try:
-        value = json.loads(body)
+        value = loads(body)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

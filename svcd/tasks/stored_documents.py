@@ -49,6 +49,11 @@ def _entry(held: DocumentVectors, is_fixed: bool) -> str:
     return f'{{"embeddings":[{vectors}],"regenerate":{dumps(held.regenerate and not is_fixed)}}}'
 
 
+def needing_features() -> list[str]:
+    """The names of the settings that instances take only while a feature is on."""
+    return [setting.name for setting in SETTINGS if setting.feature is not None]
+
+
 def settings_in_effect(stored: Mapping[str, Any], takes: Callable[[Setting], bool]) -> dict[str, Any]:
     """Every setting as in effect, secrets in clear. takes: is a setting that needs a feature written?"""
     return {setting.name: setting.resolved(stored) for setting in SETTINGS if setting.feature is None or takes(setting)}

@@ -69,6 +69,12 @@ def after(*changes: dict[str, Any]) -> dict[str, Any]:
     ({"source": "openAi", "model": "text-embedding-ada-002", "dimensions": 3},
      "`.embedders.e.dimensions`: Model `text-embedding-ada-002` does not support overriding its native dimensions of "
      "1536. Found 3"),
+    ({"source": "openAi", "url": "http://localhost", "model": "doggo"},
+     "`.embedders.e.model`: Invalid model `doggo` for OpenAI. Supported models: "
+     '["text-embedding-ada-002", "text-embedding-3-small", "text-embedding-3-large"]'),
+    ({"source": "openAi", "url": "http://localhost", "model": "text-embedding-3-large", "dimensions": 42000000},
+     "`.embedders.e.dimensions`: Model `text-embedding-3-large` does not support overriding its dimensions to a value "
+     "higher than 3072. Found 42000000"),
     ({"source": "openAi", "dimensions": 1537},
      "`.embedders.e.dimensions`: Model `text-embedding-3-small` does not support overriding its dimensions to a value "
      "higher than 1536. Found 1537"),
@@ -89,7 +95,7 @@ def test_refusals(embedder: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize("embedder", [
-    {}, {"source": "openAi", "url": "http://localhost", "model": "any"},
+    {}, {"source": "openAi", "url": "http://localhost", "model": "text-embedding-3-small"},
     {"source": "huggingFace", "pooling": "forceCls"},
     {"source": "ollama", "model": "m"}, {"source": "userProvided", "dimensions": 1}, REST,
     {"source": "openAi", "model": "text-embedding-3-large", "dimensions": 3072, "revision": None},

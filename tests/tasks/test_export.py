@@ -430,6 +430,47 @@ def test_settings_that_need_a_feature_are_sent_while_it_is_on(harness: TaskHarne
     assert "foreignKeys" in target.requests[2].body
 
 
+REFUSED_FEATURE = Reply({"message": "Setting `foreignKeys` requires ...", "code": "feature_not_enabled", "type": "invalid_request",
+                         "link": "l"}, 400)
+
+
+def without_foreign_keys(received: Received) -> Reply:
+    """A target without any index, where `foreignKeys` is off."""
+    return REFUSED_FEATURE if received.path.endswith("/settings") and "foreignKeys" in received.body else new(received)
+
+
+def test_a_target_needs_no_features_for_settings_that_are_not_set(harness: TaskHarness, target: ScriptedServer) -> None:
+    fill(harness, 1)
+    harness.change({"stopWords": ["the"]}, "mov")
+    harness.run()
+    harness.instance.update_features({"foreignKeys": True})
+    target.replies = [without_foreign_keys]
+    assert run(harness, target.url).status == SUCCEEDED
+    assert target.requests[3].body["stopWords"] == ["the"] and sent(target) == [0]
+
+
+def test_an_index_whose_settings_the_target_refuses_does_not_stay_there(harness: TaskHarness, target: ScriptedServer) -> None:
+    """Else the next export would find it, and keep its settings."""
+    fill(harness, 1)
+    harness.instance.update_features({"foreignKeys": True})
+    harness.change({"foreignKeys": [{"foreignIndexUid": "other", "fieldName": "title"}]}, "mov")
+    harness.run()
+    target.replies = [without_foreign_keys]
+    failed = run(harness, target.url)
+    assert failed.error and failed.error["message"].startswith("Failed to export documents to remote server feature_not_enabled")
+    assert target.calls == ["GET /indexes/mov", "POST /indexes", "PATCH /indexes/mov/settings", "DELETE /indexes/mov"]
+    target.replies = [new]
+    assert run(harness, target.url).status == SUCCEEDED
+    assert target.calls[4:7] == ["GET /indexes/mov", "POST /indexes", "PATCH /indexes/mov/settings"]
+
+
+def test_an_index_that_the_target_had_is_never_deleted(harness: TaskHarness, target: ScriptedServer) -> None:
+    fill(harness, 1)
+    target.replies = [lambda received: REFUSED_FEATURE if received.path.endswith("/settings") else present(received)]
+    assert run(harness, target.url, indexes={"*": {"overrideSettings": True}}).status == FAILED
+    assert target.calls == ["GET /indexes/mov", "PATCH /indexes/mov", "PATCH /indexes/mov/settings"]
+
+
 def test_progress_has_two_levels(harness: TaskHarness, target: ScriptedServer) -> None:
     fill(harness, 3)
     task = enqueue(harness, target.url)
