@@ -21,7 +21,7 @@ from svcd.base import logs
 from svcd.base.json_text import dumps
 from svcd.chat import sources, tools
 from svcd.chat.chunks import DONE
-from svcd.chat.event_stream import EventReader
+from svcd.chat.event_stream import EventReader, EventTooLong
 from svcd.chat.request import check_kind
 from svcd.chat.turn import Conversation, Turn
 from svcd.chat.workspace import Complete, complete
@@ -98,6 +98,8 @@ class _Stream:
             yield from turn.fail(sources.transport_error(_words(failure)))
         except UnicodeDecodeError as fault:
             yield from turn.fail(sources.unreadable_text(str(fault)))
+        except EventTooLong as fault:
+            yield from turn.fail(sources.unreadable_chunk(str(fault)))
         yield from turn.end_round()
 
 

@@ -88,7 +88,7 @@ def find(ctx: Context, document_id: str) -> str:
     for page in found.pages.values():
         for _, text in _documents(page):
             return text.decode()
-    failed = "".join(f"\n  - Note: remote `{name}` failed: {error['message']}" for name, error in found.errors.items())
+    failed = "".join(f"\n  - Note: remote `{name}` failed: {error.get('message')}" for name, error in found.errors.items())
     raise ApiError("document_not_found", f"Document `{document_id}` not found.{failed}")
 
 
@@ -120,10 +120,12 @@ class _Calls:
 
 
 def _page(answer: Any) -> Mapping[str, Any]:
-    """A page of documents. Raises KeyError, TypeError, ValueError for what is none."""
+    """A page of documents. Raises one of MISFITS for another answer."""
     numbers = [answer[name] for name in ("offset", "limit", "total")]
     if not isinstance(answer["results"], list) or not all(type(number) is int and number >= 0 for number in numbers):
         raise ValueError("no page of documents")
+    if not all(isinstance(error, dict) for error in (answer.get("remoteErrors") or {}).values()):
+        raise ValueError("errors of another form")
     page: Mapping[str, Any] = answer
     return page
 

@@ -50,7 +50,7 @@ def search(ctx: Context, local: Callable[[], tuple[Hits, str]]) -> tuple[Hits, d
 
 
 def _read(answer: Any) -> Hits:
-    """The values of an answer. Raises KeyError, TypeError, ValueError for what is none."""
+    """The values of an answer. Raises one of MISFITS for another answer."""
     return [_hit(hit["value"], hit["count"]) for hit in answer["facetHits"]]
 
 

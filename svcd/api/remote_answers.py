@@ -18,7 +18,7 @@ from svcd.search.score_values import read_values
 Json = Mapping[str, Any]
 
 _FOR_MERGING = (SCORE_VALUES, EXTRA_DOCUMENT, PINNED_POSITION)
-_PAGINATIONS = (("limit", "offset", "estimatedTotalHits"), ("hitsPerPage", "page", "totalPages", "totalHits"))
+_PAGINATIONS = (("hitsPerPage", "page", "totalPages", "totalHits"), ("limit", "offset", "estimatedTotalHits"))
 
 
 def remote_result(remote: str, answer: Any) -> RemoteResult:
@@ -27,13 +27,13 @@ def remote_result(remote: str, answer: Any) -> RemoteResult:
     Raises ValueError for what is no answer to a federated search, and remote_bad_response for hits that cannot be merged.
     A hit of which only a member has a wrong type is left out.
     """
-    _check(answer)
+    total = _checked_total(answer)
     facets, query_vectors = _facets(answer), _query_vectors(answer)
     hits = [hit for given in answer["hits"] if (hit := _hit(remote, given)) is not None]
     return RemoteResult(
         hits=[hit for hit in hits if hit.pinned_position is None],
         pinned_hits=[hit for hit in hits if hit.pinned_position is not None],
-        total=answer["totalHits"] if "totalHits" in answer else answer["estimatedTotalHits"],
+        total=total,
         facets=facets,
         query_vectors=query_vectors,
         milliseconds=answer["processingTimeMs"],
@@ -41,13 +41,16 @@ def remote_result(remote: str, answer: Any) -> RemoteResult:
     )
 
 
-def _check(answer: Any) -> None:
+def _checked_total(answer: Any) -> int:
+    """How many documents the remote has found, after a check of the members that every answer has. Raises ValueError."""
     if not isinstance(answer, dict) or not _are_objects(answer.get("hits")):
         raise ValueError("no hits")
-    if not any(all(_is_count(answer.get(name)) for name in names) for names in _PAGINATIONS):
-        raise ValueError("no total")
     if not _is_count(answer.get("processingTimeMs")):
         raise ValueError("no processing time")
+    for names in _PAGINATIONS:
+        if all(_is_count(answer.get(name)) for name in names):
+            return int(answer[names[-1]])
+    raise ValueError("no total")
 
 
 def _are_objects(value: Any) -> bool:
@@ -56,6 +59,10 @@ def _are_objects(value: Any) -> bool:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _hit(remote: str, given: Json) -> RemoteHit | None:
@@ -67,7 +74,7 @@ def _hit(remote: str, given: Json) -> RemoteHit | None:
         compared, is_semantic = read_values(federation[SCORE_VALUES])
     except ValueError:
         return None
-    is_placed = _is_count(number) and (pinned is None or _is_count(pinned)) and isinstance(score, (int, float))
+    is_placed = _is_count(number) and (pinned is None or _is_count(pinned)) and _is_number(score)
     if not is_placed or not isinstance(extra, dict) or not isinstance(index_uid, str):
         return None
     shown = {name: value for name, value in federation.items() if name not in _FOR_MERGING}
@@ -91,11 +98,15 @@ def _facets(answer: Json) -> dict[str, Facets]:
     """Index uid -> facets. Raises ValueError."""
     facets = {}
     for index_uid, own in _object(answer.get("facetsByIndex") or {}).items():
+        own = _object(own)
         distribution = {field: _object(counts) for field, counts in _object(own.get("distribution") or {}).items()}
         if not all(_is_count(count) for counts in distribution.values() for count in counts.values()):
             raise ValueError("a count that is none")
-        stats = _object(own.get("stats") or {}).items()
-        facets[index_uid] = Facets(distribution, {field: {end: float(of[end]) for end in ("min", "max")} for field, of in stats})
+        stats = {field: (_object(ends).get("min"), ends.get("max")) for field, ends in _object(own.get("stats") or {}).items()}
+        if not all(_is_number(end) for ends in stats.values() for end in ends):
+            raise ValueError("a minimum or maximum that is no number")
+        facets[index_uid] = Facets(distribution, {field: {"min": float(least), "max": float(most)}  # type: ignore[arg-type]  # they are numbers
+                                                  for field, (least, most) in stats.items()})
     return facets
 
 
@@ -108,7 +119,7 @@ def _object(value: Any) -> dict[str, Any]:
 def _query_vectors(answer: Json) -> dict[int, list[float]]:
     """Number of a query -> its vector. Raises ValueError."""
     vectors = {int(number): vector for number, vector in _object(answer.get("queryVectors") or {}).items()}
-    if not all(isinstance(vector, list) for vector in vectors.values()):
+    if not all(isinstance(vector, list) and all(map(_is_number, vector)) for vector in vectors.values()):
         raise ValueError("no vector")
     return vectors
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from svcd.base.json_text import loads
-from svcd.validation import Check, Field, FieldError, anything, array_of, bounded, nullable, object_of, one_of, string
+from svcd.validation import Check, Field, anything, array_of, bounded, nullable, object_of, one_of, string
+from svcd.validation.answers import read_answer
 
 DONE = "[DONE]"
 CONTINUES = "tool_calls"  # the reason of a round that ends with calls of tools
@@ -114,10 +114,7 @@ _CHUNK = _opened({
 
 def chunk_of(text: str) -> Chunk:
     """The chunk of an event. Raises ValueError(reason)."""
-    try:
-        shown: Json = _CHUNK.decode(loads(text), "")
-    except FieldError as fault:
-        raise ValueError(fault.message) from None
+    shown: Json = read_answer(text, lambda value: _CHUNK.decode(value, ""))
     choice = shown["choices"][0] if shown["choices"] else None
     parts = choice["delta"]["tool_calls"] if choice else None
     usage = shown["usage"]

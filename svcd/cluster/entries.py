@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from svcd.cluster.log import MOST_PIECE_BYTES, Log
+from svcd.validation.answers import MISFITS
 
 Entry = Mapping[str, Any]
 
@@ -48,13 +49,16 @@ def encode(log: Log, identity: str, entry: Entry) -> bytes:
 
 def decode(log: Log, body: bytes) -> Entry:
     """The opposite. Raises Unavailable, MissingPiece, Damaged."""
-    entry: dict[str, Any] = json.loads(body)
-    if "stored" not in entry:
-        return entry
-    packed = b"".join(log.get_piece(entry["stored"], place) for place in range(entry["pieces"]))
-    if hashlib.sha256(packed).hexdigest() != entry["sha256"]:
-        raise Damaged(f"the pieces of {entry['stored']} have another SHA-256 than the entry says")
-    return {**json.loads(zlib.decompress(packed)), "stored": entry["stored"]}
+    try:
+        entry: dict[str, Any] = json.loads(body)
+        if "stored" not in entry:
+            return {**entry}
+        packed = b"".join(log.get_piece(entry["stored"], place) for place in range(entry["pieces"]))
+        if hashlib.sha256(packed).hexdigest() != entry["sha256"]:
+            raise Damaged(f"the pieces of {entry['stored']} have another SHA-256 than the entry says")
+        return {**json.loads(zlib.decompress(packed)), "stored": entry["stored"]}
+    except (*MISFITS, zlib.error) as misfit:
+        raise Damaged(f"an entry of the log cannot be read: {type(misfit).__name__}") from None
 
 
 def payloads_of(body: bytes) -> Iterator[str]:

@@ -22,8 +22,13 @@ from svcd.base import logs
 from svcd.cluster.entries import payloads_of
 from svcd.cluster.log import Log, Record, Trimmed, Unavailable
 from svcd.cluster.node import MOST_ENTRIES, Node
+from svcd.validation.answers import MISFITS
 
 CLUSTER, LEASE, NODES = "cluster", "lease", "node/"
+# The members of records that are read, with their types.
+_MEMBERS: Mapping[str, Mapping[str, Any]] = {
+    CLUSTER: {"uid": str}, LEASE: {"holder": (str, type(None)), "session": (str, type(None)), "term": int}}
+_NODE_MEMBERS: Mapping[str, Any] = {"url": str, "applied": int, "version": str, "session": str}
 # The lease is renewed every BEAT_S, and taken by another when it has not changed for LEASE_S. A leader ceases earlier.
 BEAT_S, LEASE_S = 0.4, 2.0
 _OWN_LEASE_S = 1.6
@@ -137,7 +142,10 @@ class Members:
     def look(self) -> None:
         """Read all records, renew or take the lease, tell of this node, trim. Raises Unavailable."""
         begun = time.monotonic()
-        self._note(self._log.records(""))
+        records = self._log.records("")
+        for key, record in records.items():
+            _check(key, record)
+        self._note(records)
         self._reached_at = time.monotonic()
         if not self._is_own_log():
             return
@@ -250,3 +258,15 @@ class Members:
             after = found[-1][0] if found else upto
         self._log.trim(upto)
         self._trimmed = upto
+
+
+def _check(key: str, record: Record) -> None:
+    """Raise Unavailable for a record that no node has written so."""
+    needed = _NODE_MEMBERS if key.startswith(NODES) else _MEMBERS.get(key, {})
+    try:
+        told = json.loads(record.value)
+        is_good = all(isinstance(told[name], kind) for name, kind in needed.items())
+    except MISFITS:
+        is_good = False
+    if not is_good:
+        raise Unavailable(f"the record {key} of the log cannot be read")

@@ -39,6 +39,7 @@ from svcd.cluster.log import (
     check_key,
     check_size,
 )
+from svcd.validation.answers import MISFITS
 
 T = TypeVar("T")
 
@@ -63,6 +64,11 @@ _SECOND = 1_000_000_000  # durations are in ns
 _MESSAGE_ID, _EXPECTED = "Nats-Msg-Id", "Nats-Expected-Last-Subject-Sequence"
 _OPERATION, _DELETED = "KV-Operation", "DEL"
 _SEQUENCE = "Nats-Sequence"
+
+
+# What is read of the state of a stream, the last of which is left out when it is 0.
+_STATE = ("first_seq", "last_seq", "messages", "num_deleted")
+_NO_ANSWER = "not an answer of JetStream"
 
 
 class _Failed(Exception):
@@ -157,13 +163,13 @@ class NatsLog:
 
     async def _last(self) -> int:
         state = await self._state()
-        if state["messages"] and state.get("num_deleted"):  # the server has skipped numbers, of which the last may be one
+        if state["messages"] and state["num_deleted"]:  # the server has skipped numbers, of which the last may be one
 
             async def last(connection: _Connection, within_s: float) -> int:
                 return int((await self._last_of(connection, self._entries, f"{self._entry_subject}*", within_s))["seq"])
 
             return await self._repeated(last)
-        return int(state["last_seq"])
+        return state["last_seq"]
 
     def trim(self, upto: int) -> None:
         self._call(self._trim(upto))
@@ -174,10 +180,14 @@ class NatsLog:
         if first > state["first_seq"]:
             await self._asked(f"STREAM.PURGE.{self._entries}", {"seq": first})
 
-    async def _state(self, until: float = inf) -> dict[str, Any]:
+    async def _state(self, until: float = inf) -> dict[str, int]:
         """What the leader says of the entries."""
-        state: dict[str, Any] = (await self._asked(f"STREAM.INFO.{self._entries}", {}, until))["state"]
-        return state
+
+        async def state(connection: _Connection, within_s: float) -> dict[str, int]:
+            told = (await connection.ask(f"STREAM.INFO.{self._entries}", {}, within_s))["state"]
+            return {name: int(told.get(name) or 0) for name in _STATE} | {name: int(told[name]) for name in _STATE[:3]}
+
+        return await self._repeated(state, until=until)
 
     # Pieces
 
@@ -307,6 +317,7 @@ class NatsLog:
     async def _asked(self, subject: str, content: dict[str, Any], until: float = inf) -> dict[str, Any]:
         return await self._repeated(lambda connection, within_s: connection.ask(subject, content, within_s), until=until)
 
+
     async def _repeated(self, attempt: Callable[[_Connection, float], Awaitable[T]], size: int = 0, until: float = inf) -> T:
         """What attempt(connection, within_s) returns; it is repeated while it raises _Failed. Raises Unavailable.
 
@@ -326,6 +337,8 @@ class NatsLog:
                 break
             except _Failed as failure:
                 reason = str(failure)
+            except MISFITS:
+                reason = f"{connection}: {_NO_ANSWER}"
             if time.monotonic() - moved >= attempt_s:
                 self._leave(connection)
                 moved = time.monotonic()
@@ -506,10 +519,11 @@ def _decoded(answer: Msg) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(answer.data)
         error = content.get("error")
-    except (ValueError, AttributeError):
-        raise _Failed("not an answer of JetStream") from None
-    if error:
-        raise _Failed(str(error.get("description", "an error")), int(error.get("err_code", 0)))
+        failure = _Failed(str(error.get("description", "an error")), int(error.get("err_code", 0))) if error else None
+    except MISFITS:
+        raise _Failed(_NO_ANSWER) from None
+    if failure is not None:
+        raise failure
     return content
 
 

@@ -14,8 +14,8 @@ import secrets
 import ssl
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from svcd.cluster.log import (
     MOST_ENTRY_BYTES,
@@ -29,16 +29,21 @@ from svcd.cluster.log import (
     check_key,
     check_size,
 )
+from svcd.validation.answers import MISFITS, shortened
+
+T = TypeVar("T")
 
 # An attempt without an answer in this time is repeated at the next server: the first may have stopped, or have passed the request
 # on to a leader that has stopped. When all have failed, they are slow, and get twice the time.
 _ATTEMPT_S = 0.7
 _SLOWEST = 1_000_000  # bytes/s at which the time of the first attempt suffices for its request
 _PAUSE_S = 0.05  # after all servers have failed
+_NO_ANSWER = "not an answer of rqlite"
 _IDLE_CONNECTIONS = 8  # kept for each server
 # How often a waiting read() asks: at once after something was appended here, often when entries came a moment ago.
 _BUSY_POLL_S, _QUIET_POLL_S, _BUSY_FOR_S = 0.010, 0.100, 1.0
 _MOST_READ_BYTES = 8_000_000
+_MOST_REPLY_BYTES = 64 << 20  # many times what is asked for
 _TRIMMED_AT_ONCE = 10_000  # entries: all servers stop for as long as a statement runs
 # Trimmed entries leave their identity for a while, because an append may be repeated after others have applied and trimmed it.
 _KEPT_IDENTITIES = 10_000
@@ -82,6 +87,10 @@ Row = list[Any]
 Level = Literal["weak", "linearizable", "strong"]
 
 
+# What a call makes of the rows of each of its statements.
+Read = Callable[[list[list[Row]]], T]
+
+
 class _Reply(NamedTuple):
     status: int
     body: bytes
@@ -111,23 +120,24 @@ class RqliteLog:
         check_size(body, MOST_ENTRY_BYTES)
         text = _text(body)
         # Never 0 for an entry that has not been trimmed.
-        rows = self._request([_APPEND, identity, max(1, len(text)), text, identity], [_NUMBER, identity])[1]
+        number = self._request(lambda rows: _number(rows[1]), [_APPEND, identity, max(1, len(text)), text, identity],
+                               [_NUMBER, identity])
         with self._appended:
             self._appends += 1
             self._appended.notify_all()
-        return int(rows[0][0])
+        return number
 
     def read(self, after: int, most: int, wait_s: float) -> list[tuple[int, bytes]]:
         deadline = time.monotonic() + wait_s
         while True:
             appends = self._appends
-            trimmed, rows = self._query("weak", [_TRIMMED], [_READ, after, most, _MOST_READ_BYTES])
-            if trimmed[0][0] > after:
-                raise Trimmed(trimmed[0][0] + 1)
+            trimmed, found = self._query("weak", _entries, [_TRIMMED], [_READ, after, most, _MOST_READ_BYTES])
+            if trimmed > after:
+                raise Trimmed(trimmed + 1)
             now = time.monotonic()
-            if rows:
+            if found:
                 self._busy_until = now + _BUSY_FOR_S
-                return [(number, base64.b64decode(body)) for number, body in rows]
+                return found
             if now >= deadline:
                 return []
             self._rest(appends, _BUSY_POLL_S if now < self._busy_until else _QUIET_POLL_S, deadline)
@@ -141,41 +151,42 @@ class RqliteLog:
         self._closed.wait(min(_BUSY_POLL_S, deadline - time.monotonic()))
 
     def last(self) -> int:
-        rows, = self._query("strong", [_LAST])
-        return int(rows[0][0])
+        return self._query("strong", lambda rows: _number(rows[0]), [_LAST])
 
     def trim(self, upto: int) -> None:
-        trimmed, last = self._query("strong", [_TRIMMED], [_LAST])
-        first, upto = trimmed[0][0], min(upto, last[0][0])
+        first, last = self._query("strong", lambda rows: (_number(rows[0]), _number(rows[1])), [_TRIMMED], [_LAST])
+        upto = min(upto, last)
         while first < upto:
             first = min(upto, first + _TRIMMED_AT_ONCE)
             mark, empty, delete = _TRIM
-            self._request([mark, first, first], [empty, first], [delete, first - _KEPT_IDENTITIES])
+            self._request(len, [mark, first, first], [empty, first], [delete, first - _KEPT_IDENTITIES])
 
     # Pieces
 
     def put_piece(self, payload: str, place: int, piece: bytes) -> None:
         check_identity(payload)
         check_size(piece, MOST_PIECE_BYTES)
-        self._request([_PUT_PIECE, payload, place, _text(piece)])
+        self._request(len, [_PUT_PIECE, payload, place, _text(piece)])
 
     def get_piece(self, payload: str, place: int) -> bytes:
         # A new leader may not yet have applied what its predecessor had acknowledged.
         levels: tuple[Level, ...] = ("weak", "strong")
         for level in levels:
-            rows, = self._query(level, [_GET_PIECE, payload, place])
-            if rows:
-                return base64.b64decode(rows[0][0])
+            found = self._query(level, lambda rows: [_content(piece) for piece, in rows[0]], [_GET_PIECE, payload, place])
+            if found:
+                return found[0]
         raise MissingPiece(payload, place)
 
     def drop_pieces(self, payload: str) -> None:
-        self._request([_DROP_PIECES, payload])
+        self._request(len, [_DROP_PIECES, payload])
 
     # Records
 
     def records(self, prefix: str) -> dict[str, Record]:
-        rows, = self._query("linearizable", [_RECORDS, len(prefix), prefix])
-        return {key: Record(base64.b64decode(value), revision) for key, value, revision in rows}
+        def read(rows: list[list[Row]]) -> dict[str, Record]:
+            return {str(key): Record(_content(value), int(revision)) for key, value, revision in rows[0]}
+
+        return self._query("linearizable", read, [_RECORDS, len(prefix), prefix])
 
     def compare_and_set(self, key: str, value: bytes | None, revision: int) -> int | None:
         check_key(key)
@@ -183,14 +194,14 @@ class RqliteLog:
         # Made here, so that a repeated request recognizes its own change.
         new = 1 + secrets.randbits(_REVISION_BITS)
         if value is None:  # when its answer was lost, a repeated deletion finds that the record has changed
-            rows = self._request([_REVISION, key], [_DELETE, key, revision])[0]
-            return new if rows and rows[0][0] == revision else None
+            held = self._request(lambda rows: [int(each) for each, in rows[0]], [_REVISION, key], [_DELETE, key, revision])
+            return new if held == [revision] else None
         if revision:
             change: Statement = [_CHANGE, _text(value), new, key, revision]
         else:
             change = [_CREATE, key, _text(value), new]
-        rows = self._request(change, [_REVISION, key])[1]
-        return new if rows and rows[0][0] == new else None
+        held = self._request(lambda rows: [int(each) for each, in rows[1]], change, [_REVISION, key])
+        return new if held == [new] else None
 
     # Requests
 
@@ -202,15 +213,18 @@ class RqliteLog:
         for server in self._servers:
             server.close()
 
-    def _request(self, *statements: Statement) -> list[list[Row]]:
-        """Run statements in one transaction, which a majority has written when this returns; the rows of each."""
-        return self._repeated("/db/request?transaction", statements)
+    def _request(self, read: Read[T], *statements: Statement) -> T:
+        """Run statements in one transaction, which a majority has written when this returns; what read() makes of their rows."""
+        return self._repeated("/db/request?transaction", read, statements)
 
-    def _query(self, level: Level, *statements: Statement) -> list[list[Row]]:
-        return self._repeated(f"/db/query?level={level}", statements)
+    def _query(self, level: Level, read: Read[T], *statements: Statement) -> T:
+        return self._repeated(f"/db/query?level={level}", read, statements)
 
-    def _repeated(self, path: str, statements: Sequence[Statement]) -> list[list[Row]]:
-        """The rows of each statement, from the first server that can give them. Raises Unavailable."""
+    def _repeated(self, path: str, read: Read[T], statements: Sequence[Statement]) -> T:
+        """What read() makes of the rows of each statement, from the first server that can give them. Raises Unavailable.
+
+        read: raises any of MISFITS for rows of another shape, which another server may do better.
+        """
         name = self._address.name
         content = json.dumps([[sql.replace("{name}", name), *parameters] for sql, *parameters in statements]).encode()
         deadline = time.monotonic() + self._timeout_s
@@ -223,7 +237,9 @@ class RqliteLog:
             server = self._servers[current]
             began = time.monotonic()
             try:
-                return self._rows(server.post(path, content, min(attempt_s, left_s)))
+                return read(self._rows(server.post(path, content, min(attempt_s, left_s))))
+            except MISFITS:
+                reason = f"{server}: {_NO_ANSWER}"
             except _MissingTables:
                 if failures and reason == _MissingTables.reason:
                     raise Unavailable(f"{self._address}: the tables cannot be made") from None
@@ -262,11 +278,11 @@ class RqliteLog:
             error = shown.get("error") or next((each["error"] for each in results if "error" in each), None)
             if error is None:
                 return [each.get("values") or [] for each in results]
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise _Failed("not an answer of rqlite") from None
-        if "no such table" in error:
+        except MISFITS:
+            raise _Failed(_NO_ANSWER) from None
+        if "no such table" in str(error):
             raise _MissingTables
-        raise _Failed(str(error))
+        raise _Failed(shortened(str(error)))
 
 
 class _MissingTables(_Failed):
@@ -301,13 +317,13 @@ class _Server:
                 return self._exchanged(connection, path, content, within_s)
             except TimeoutError:
                 raise _Failed("no answer in time") from None
-            except (OSError, http.client.HTTPException):
+            except (OSError, http.client.HTTPException, ValueError):
                 self.close()  # the server has ended since then, and the other connections with it
         try:
             return self._exchanged(self._connection(within_s), path, content, within_s)
         except TimeoutError:
             raise _Failed("no answer in time") from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a chunk of a negative size
             raise _Failed(str(error) or type(error).__name__) from None
 
     def close(self) -> None:
@@ -330,7 +346,9 @@ class _Server:
             # The server gives up by then as well when it passes the request on.
             connection.request("POST", f"{path}&timeout={max(1, round(within_s * 1000))}ms", content, self._headers)
             response = connection.getresponse()
-            reply = _Reply(response.status, response.read())
+            reply = _Reply(response.status, response.read(_MOST_REPLY_BYTES))
+            if response.length or not response.isclosed() and response.read(1):
+                raise http.client.HTTPException("its answer ends early, or is too long")
         except BaseException:
             connection.close()
             raise
@@ -340,6 +358,23 @@ class _Server:
                 return reply
         connection.close()
         return reply
+
+
+def _number(rows: list[Row]) -> int:
+    """The number that is all of a result. Raises one of MISFITS, also beyond the numbers of entries: a loop would not end."""
+    number = int(rows[0][0])
+    if not 0 <= number < 1 << 63:
+        raise ValueError
+    return number
+
+
+def _content(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+def _entries(rows: list[list[Row]]) -> tuple[int, list[tuple[int, bytes]]]:
+    """(the number up to which entries have been trimmed, numbers and bodies of others)."""
+    return _number(rows[0]), [(int(number), _content(body)) for number, body in rows[1]]
 
 
 def _text(content: bytes) -> str:

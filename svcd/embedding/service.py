@@ -130,7 +130,7 @@ class Service:
         if not 200 <= answer.status < 300:
             raise self._refused(answer)
         try:
-            response = json_text.decoded(answer.body)
+            response = json_text.loads(answer.body)
         except ValueError as error:
             raise _Failed(EmbeddingError(
                 RUNTIME, f"error deserializing the response body as JSON:\n  - {error}"), _growing) from None
@@ -146,6 +146,8 @@ class Service:
         for vector in vectors:
             if dimensions is not None and len(vector) != dimensions:
                 raise _Failed(wrong_dimensions(dimensions, len(vector)), None)
+            if not vector:
+                raise _Failed(EmbeddingError(RUNTIME, "expected embeddings of at least one number, got an empty one"), None)
         return vectors
 
     def _answer(self, body: bytes, within_s: float) -> Answer:

@@ -110,7 +110,7 @@ class Client:
         request = _sent(method, url, headers, body, redirects, proxies)
         with self._call(within_s) as call, _as_undelivered(call), self._response(call, request) as answer:
             received = bytearray()
-            while len(received) <= most_bytes and (piece := answer.read(_PIECE)):
+            while len(received) <= most_bytes and (piece := _read(answer.read, _PIECE)):
                 received += piece
             if len(received) > most_bytes:
                 raise Undelivered(f"its answer is longer than {most_bytes} bytes", kind=Failure.RESPONSE)
@@ -143,7 +143,11 @@ class Client:
         left = request.redirects
         while True:
             answer: http.client.HTTPResponse = self._opener.open(_Request(call, request), timeout=call.connect_s)
-            moved = _redirected(request, answer)
+            try:
+                moved = _redirected(request, answer)
+            except BaseException:  # a place that cannot be read
+                answer.close()
+                raise
             if moved is None or not request.redirects:
                 return answer
             answer.close()
@@ -193,7 +197,7 @@ class Incoming:
     def read(self, most_bytes: int = _PIECE) -> bytes:
         """The next bytes, as soon as there are some; none at the end. Raises Undelivered when the response breaks off."""
         with _as_undelivered(self._call):
-            piece = self._answer.read1(most_bytes)
+            piece = _read(self._answer.read1, most_bytes)
             if not piece and self._call.is_aborted:
                 raise TimeoutError
             if not piece and self._answer.length:
@@ -203,6 +207,14 @@ class Incoming:
     def abort(self) -> None:
         """End the response; from any thread. A read in progress raises Undelivered."""
         self._call.abort()
+
+
+def _read(read: Callable[[int], bytes], most_bytes: int) -> bytes:
+    """The next bytes of a response."""
+    try:
+        return read(most_bytes)
+    except ValueError:  # a chunk of a negative size; not a fault of the URL
+        raise http.client.IncompleteRead(b"") from None
 
 
 def _sent(method: str, url: str, headers: Mapping[str, str], body: bytes | None, redirects: int, proxies: bool) -> Sent:

@@ -6,7 +6,6 @@ Threads: one writes, others send a part each.
 """
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -15,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import quote, urlencode, urlsplit
 from xml.sax.saxutils import escape
 
@@ -24,6 +23,7 @@ from svcd.remote import Failure, Undelivered
 from svcd.remote.aws_signature import Credentials, signed_url
 from svcd.remote.client import Answer, Client
 from svcd.remote.retries import Pause, repeated
+from svcd.validation.answers import read_answer
 
 STS_URL = "https://sts.amazonaws.com/"
 SESSION_VARIABLE = "SVC_EXPERIMENTAL_S3_WEB_IDENTITY_TOKEN_DURATION_SECONDS"
@@ -182,10 +182,9 @@ class StoreClient:
         if answer.status >= 300:
             raise ApiError("internal", f"STS request failed with status {answer.status}: {_shown(answer.body)}")
         try:
-            found = json.loads(answer.body)["AssumeRoleWithWebIdentityResponse"]["AssumeRoleWithWebIdentityResult"]["Credentials"]
-            return Credentials(str(found["AccessKeyId"]), str(found["SecretAccessKey"]), str(found["SessionToken"]))
-        except (ValueError, TypeError, KeyError) as fault:
-            raise ApiError("internal", f"Failed to deserialize STS response: {type(fault).__name__}: {fault}") from None
+            return read_answer(answer.body, _credentials)
+        except ValueError as fault:
+            raise ApiError("internal", f"Failed to deserialize STS response: {fault}") from None
 
 
 class ObjectWriter:
@@ -238,6 +237,15 @@ class ObjectWriter:
 
     def _await_oldest(self) -> None:
         self._tags.append(self._sending.popleft().result())
+
+
+def _credentials(answer: Any) -> Credentials:
+    """The credentials in an answer of the security token service. Raises one of MISFITS for another answer."""
+    found = answer["AssumeRoleWithWebIdentityResponse"]["AssumeRoleWithWebIdentityResult"]["Credentials"]
+    values = [found[name] for name in ("AccessKeyId", "SecretAccessKey", "SessionToken")]
+    if not all(isinstance(value, str) and value.isascii() for value in values):
+        raise ValueError("credentials that are no ASCII texts")
+    return Credentials(*values)
 
 
 def _never(_answer: Answer) -> bool:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from svcd.base.errors import ApiError
-from svcd.base.json_text import dumps, loads
+from svcd.base.json_text import dumps
 from svcd.remote import Undelivered, remote_errors
+from svcd.validation.answers import read_answer
 
 if TYPE_CHECKING:
     from svcd.instance.network import Network, Remote
@@ -114,8 +115,8 @@ class RemoteCalls:
 
         name: of a remote of the network. path: replaces path and query of its URL. body: any JSON, encoded before this
         returns. headers: beside Content-Type and the search key of the remote.
-        read: given the parsed JSON of an answer with status 2xx; what it returns is the result. It raises ValueError, KeyError
-        or TypeError for an answer that it cannot use: such a call is tried again, and is at last remote_bad_response.
+        read: given the parsed JSON of an answer with status 2xx; what it returns is the result. It raises any of MISFITS for an
+        answer that it cannot use: such a call is tried again, and is at last remote_bad_response.
         It runs in the thread of the call. An ApiError of it is passed on as the result, without another try.
         """
         pending: Pending[T] = Pending(self._deadline, self._clock)
@@ -210,8 +211,8 @@ def _read(answer: Answer, read: Callable[[Any], T]) -> T:
         error = remote_errors.error_of_status(answer.status, remote_errors.quoted_reply(answer.body))
         raise _Unusable(error) if answer.status >= 500 else error
     try:
-        return read(loads(answer.body))
-    except (ValueError, KeyError, TypeError):
+        return read_answer(answer.body, read)
+    except ValueError:
         raise _Unusable(remote_errors.unreadable(remote_errors.quoted_reply(answer.body))) from None
 
 

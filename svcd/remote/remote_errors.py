@@ -9,6 +9,7 @@ from typing import Any
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps, loads
 from svcd.remote import Failure, Undelivered
+from svcd.validation.answers import shortened
 
 _SAME_VERSION = "\n  - hint: check that the remote instance is a Svc instance running the same version"
 _KEY_HINT = ("could not authenticate against the remote host\n  - hint: check that the remote instance was registered with a "
@@ -25,7 +26,7 @@ def missing_in_hit(path: str) -> ApiError:
 def unexpected_in_hit(path: str, expected: str, value: Any) -> ApiError:
     """The error for a remote whose hit has a member of a wrong type. expected: such as `map`."""
     return ApiError("remote_bad_response", f"remote hit contains an unexpected value at path `{path}`: expected {expected}, "
-                                           f"received `{dumps(value)}`{_SAME_VERSION}")
+                                           f"received `{shortened(dumps(value))}`{_SAME_VERSION}")
 
 
 def unreadable_scores(reason: str) -> ApiError:
@@ -83,4 +84,4 @@ def quoted_reply(body: bytes) -> str:
         text = dumps(loads(body))
     except ValueError:
         text = body.decode(errors="replace")
-    return f":\n  - response from remote: {text}"
+    return f":\n  - response from remote: {shortened(text)}"

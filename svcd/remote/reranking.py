@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from svcd.base import json_text, logs
+from svcd.base import logs
 from svcd.base.errors import ApiError
 from svcd.remote import Failure, Undelivered
+from svcd.validation.answers import read_answer
 from svcd.validation.urls import shown_reply
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Reranker:
         if answer.status != 200:
             raise self._refused(answer.status, shown_reply(answer.body.decode("utf-8", "replace"), self._key), pause_s)
         try:
-            return positions(json_text.decoded(answer.body))
+            return read_answer(answer.body, positions)
         except ValueError as error:
             raise _Failed("remote_bad_response", f"Failed to parse response: Failed to parse response: {error}",
                           pause_s) from None

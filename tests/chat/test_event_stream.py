@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.chat.event_stream import EventReader
+from svcd.chat.event_stream import MOST_EVENT, EventReader, EventTooLong
 
 STREAM = "\ufeff: hello\n\nevent: x\nid: 1\ndata: one\n\ndata:two\ndata\ndata:  three\nretry: 1\n\ndatum: no\n\ndata: é\n\ndata: lost\n"
 EVENTS = ["one", "two\n\n three", "é"]
@@ -38,3 +38,15 @@ def test_an_event_comes_with_its_last_byte() -> None:
 def test_other_encodings_are_refused() -> None:
     with pytest.raises(UnicodeDecodeError):
         read(b"data: \xff\n\n")
+
+
+def test_an_event_without_an_end_is_given_up() -> None:
+    """A service that sends no line end would fill the memory."""
+    reader = EventReader()
+    with pytest.raises(EventTooLong):
+        for _ in range(2 * MOST_EVENT // (1 << 20)):
+            list(reader.feed(b"x" * (1 << 20)))
+    reader = EventReader()
+    with pytest.raises(EventTooLong):
+        for _ in range(2 * MOST_EVENT // (1 << 20)):
+            list(reader.feed(b"data: " + b"x" * (1 << 20) + b"\n"))
