@@ -104,7 +104,8 @@ Each option has the variable that is named with it. An empty one counts as not s
 .B \-\-max\-indexing\-threads
 and
 .BR \-\-schedule\-snapshot .
-Other variables SVC_* are ignored, with a warning.
+Other variables SVC_* and variables MEILI_* are ignored, with a warning.
+A start with MEILI_MASTER_KEY and without a master key is refused.
 .TP
 .B SVC_MASTER_KEY
 The master key. Unlike the command line, other users of the machine cannot see it.

@@ -393,6 +393,16 @@ CHECKS: tuple[Callable[[Config], None], ...] = (
 )
 
 
+def refuse_ignored_key(config: Config, environ: Mapping[str, str]) -> None:
+    """Refuse a start that only a variable of the reference engine would protect: it would be open by mistake.
+
+    Raises ConfigError. Separate from `load`, because commands beside the daemon expose nothing.
+    """
+    if environ.get(options.FOREIGN_KEY) and config.master_key is None:
+        raise ConfigError(f"{options.FOREIGN_KEY}: is not read, and every request would be allowed; rename it to "
+                          f"{BY_NAME['master_key'].variable}, or unset it to start without a key")
+
+
 def warnings(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     """Lines for the log about options and variables that have no effect, and about a missing master key."""
     if config.master_key is None:
@@ -410,6 +420,10 @@ def warnings(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     for variable in meant:
         if variable not in BY_VARIABLE and variable not in options.VARIABLES_WITHOUT_EFFECT:
             yield f"the variable {quoted(variable)[1:-1]} {_why_ignored(variable)}"
+    for variable in sorted(name for name, text in environ.items() if text and options.is_foreign(name)):
+        own = options.counterpart(variable)
+        yield f"the variable {quoted(variable)[1:-1]} is ignored; " + (
+            f"svcd reads {own}" if own else "svcd reads variables SVC_*, and has none of this name")
 
 
 def _why_ignored(variable: str) -> str:

@@ -17,7 +17,7 @@ import click
 from svcd import INTERFACE_VERSION, __version__
 from svcd.base import logs
 from svcd.base.errors import quoted
-from svcd.cli.config import Config, ConfigError, load, nearest, warnings
+from svcd.cli.config import Config, ConfigError, load, nearest, refuse_ignored_key, warnings
 from svcd.cli.options import GROUPS, OPTIONS, Option, why_unsupported
 
 # Name: (module, its command, what the help says). Modules are loaded when they are called.
@@ -99,6 +99,7 @@ def _start(context: click.Context, **flags: Any) -> int:
         context.obj = flags
         return 0
     config = load(flags, os.environ)
+    refuse_ignored_key(config, os.environ)
     logs.configure(config.log_level, config.experimental_logs_mode)
     for warning in warnings(config, os.environ):
         logs.warn(warning)

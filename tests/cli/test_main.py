@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(autouse=True)
 def _clean_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for variable in [name for name in os.environ if name.startswith("SVC_")]:
+    for variable in [name for name in os.environ if name.startswith(("SVC_", "MEILI_"))]:
         monkeypatch.delenv(variable)
 
 
@@ -85,6 +85,38 @@ def test_each_wrong_value_is_one_line(name: str, capsys: pytest.CaptureFixture[s
 def test_misuse_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*arguments) == command.STATUS_MISUSE
     assert words in refused(capsys)
+
+
+def test_a_start_that_would_be_open_by_mistake_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[object] = []
+
+    def start(config: object, _reload: object) -> int:
+        started.append(config)
+        return 0
+
+    monkeypatch.setitem(sys.modules, "svcd.cli.daemon", SimpleNamespace(run=start))
+    monkeypatch.setenv("MEILI_MASTER_KEY", "a-secret-of-the-reference")
+    monkeypatch.setenv("MEILI_ENV", "production")
+    assert run() == command.STATUS_MISUSE
+    assert refused(capsys) == ("svcd: MEILI_MASTER_KEY: is not read, and every request would be allowed; rename it to "
+                               "SVC_MASTER_KEY, or unset it to start without a key\n")
+    assert not started
+    monkeypatch.setenv("SVC_MASTER_KEY", "a-master-key-of-some-length")
+    assert run() == 0 and started
+    warned = capsys.readouterr().err
+    assert "MEILI_MASTER_KEY" in warned and "MEILI_ENV" in warned and "a-secret" not in warned
+
+
+@pytest.mark.parametrize("text", ["", None])
+def test_an_empty_key_of_the_reference_engine_refuses_no_start(
+    text: str | None, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "svcd.cli.daemon", SimpleNamespace(run=lambda _config, _reload: 0))
+    if text is not None:
+        monkeypatch.setenv("MEILI_MASTER_KEY", text)
+    assert run() == 0
 
 
 @pytest.mark.parametrize(("error", "words"), [
