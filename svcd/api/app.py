@@ -284,13 +284,28 @@ def _query(route: Route, query: str) -> Mapping[str, Any]:
 
 def _body(route: Route, request: Request) -> Any:
     declared = route.body
-    if declared is None or isinstance(declared, Stream):
+    if declared is None:
+        _refuse_unnamed_body(request)
+        return None
+    if isinstance(declared, Stream):
         return None
     value = json_body(request)
     if isinstance(declared, Value):
         return decode_value(value, declared.check, code=declared.code)
     return decode_body(value, declared.fields, code=declared.code, immutable=declared.immutable,
                        is_open=declared.is_open)
+
+
+def _refuse_unnamed_body(request: Request) -> None:
+    """Raise missing_content_type for a body without a type, on a route that ignores bodies.
+
+    A filter that was sent to `DELETE .../documents` by mistake would be ignored, and all documents be deleted.
+    """
+    headers = request.headers
+    if headers.get("content-type") is None and (
+            int(headers.get("content-length") or 0) > 0
+            or headers.get("transfer-encoding") is not None and any(request.body.chunks())):  # an empty one may be chunked
+        _check_json(None)
 
 
 def json_body(request: Request) -> Any:

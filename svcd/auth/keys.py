@@ -282,14 +282,14 @@ def is_same_secret(given: str, expected: str) -> bool:
 
 
 def bearer_token(authorization_header: str | None) -> str:
-    """The token of `Bearer <token>`; "" when the header is absent.
+    """The token of `Bearer <token>`, the scheme in any letter case (RFC 9110 11.1); "" when the header is absent.
 
     Raises missing_authorization_header for another scheme and invalid_api_key for no token.
     """
     if authorization_header is None:
         return ""
     scheme, _, token = authorization_header.partition(" ")
-    if scheme != "Bearer":
+    if scheme.lower() != "bearer":
         raise ApiError("missing_authorization_header", _MISSING_HEADER)
     if not token:
         raise ApiError("invalid_api_key", INVALID_KEY)

@@ -28,12 +28,15 @@ _NO_RULES = "data did not match any variant of untagged enum SearchRules"
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The claims of a token. key_uid: of the key that signed it; times in seconds since 1970, None for no bound."""
+    """The claims of a token. key_uid: of the key that signed it; times in seconds since 1970, None for no bound.
+
+    Times may have a fraction, as a NumericDate of RFC 7519.
+    """
 
     key_uid: str
     rules: SearchRules
-    expires_at: int | None = None
-    begins_at: int | None = None
+    expires_at: float | None = None
+    begins_at: float | None = None
     has_audience: bool = False
 
 
@@ -148,13 +151,13 @@ def _uuid(value: Any) -> str:
         raise _Unfit(f"UUID parsing failed: {reason}") from None
 
 
-def _seconds(value: Any) -> int | None:
+def _seconds(value: Any) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise _Unfit(f"invalid type: {_kind(value)}, expected i64")
     if not _I64_MIN <= value <= _I64_MAX:
-        raise _Unfit(f"invalid value: integer `{value}`, expected i64")
+        raise _Unfit(f"invalid value: {_kind(value)}, expected i64")
     return value
 
 

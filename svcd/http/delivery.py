@@ -170,8 +170,10 @@ ALLOW_ORIGIN = ("Access-Control-Allow-Origin", "*")
 
 
 def preflight(request: Request) -> Response | None:
-    """The answer to a preflight, or None when the request is something else."""
+    """The answer to a preflight or to `OPTIONS *` (RFC 9110 9.3.7), or None when the request is something else."""
     headers = request.headers
+    if request.path == "*":
+        return Response(200, headers=(("Allow", METHODS),))
     method = headers.get("access-control-request-method")
     if request.method != "OPTIONS" or method is None or "origin" not in headers:
         return None

@@ -303,6 +303,32 @@ def test_delete_batch_takes_a_list(client, content, code, message) -> None:
     assert got.fault == (400, code, message)
 
 
+@pytest.mark.parametrize(("method", "url"), [
+    ("DELETE", "/indexes/films/documents"), ("DELETE", "/indexes/films/documents/1"), ("DELETE", "/indexes/films"),
+    ("DELETE", "/indexes/films/settings"), ("DELETE", "/tasks?uids=*"), ("POST", "/dumps"), ("GET", "/indexes"),
+])
+@pytest.mark.parametrize("framing", [{"content-length": "21"}, {"transfer-encoding": "chunked"}])
+def test_a_body_without_a_type_is_refused_where_none_is_read(films, method, url, framing) -> None:
+    """A filter sent to `DELETE .../documents` would delete all of them."""
+    tasks = films.get("/tasks").value["total"]
+    content = b'{"filter": "year < 3"}'
+    assert films.send(method, url, content, framing).fault == (
+        415, "missing_content_type",
+        "A Content-Type header is missing. Accepted values for the Content-Type header are: `application/json`")
+    assert films.get("/tasks").value["total"] == tasks
+
+
+@pytest.mark.parametrize("headers", [
+    {}, {"content-length": "0"}, {"transfer-encoding": "chunked"}, {"content-type": "application/json", "content-length": "0"}])
+def test_a_deletion_without_a_body_needs_no_type(films, headers) -> None:
+    assert films.send("DELETE", "/indexes/films/documents", b"", headers).status == 202
+
+
+def test_a_body_with_a_type_is_ignored_where_none_is_read(films) -> None:
+    headers = {"content-type": "text/plain", "content-length": "2"}
+    assert films.send("DELETE", "/indexes/films/documents/1", b"{}", headers).status == 202
+
+
 def test_delete_batch_takes_json_alone(client) -> None:
     got = client.send("POST", "/indexes/films/documents/delete-batch", b"[]", {"content-type": "text/csv"})
     assert got.fault == (415, "unsupported_media_type", "Content type error")

@@ -138,7 +138,7 @@ def test_the_master_key_gets_in(ask: Ask, row: Route) -> None:
 def test_missing_and_wrong_keys_are_rejected(ask: Ask, row: Route) -> None:
     missing, invalid = (401, "missing_authorization_header"), (403, "invalid_api_key")
     for headers in ({}, {"x-svc-api-key": MASTER_KEY}, {"x-svc-api-key": value_of(POWERFUL)},
-                    {"authorization": MASTER_KEY}, {"authorization": f"bearer {MASTER_KEY}"},
+                    {"authorization": MASTER_KEY}, {"authorization": f"Token {MASTER_KEY}"},
                     {"authorization": f"Basic {MASTER_KEY}"}, {"cookie": MASTER_KEY}):
         assert ask(row, headers) == missing
     for bearer in ("", " ", "wrong", POWERFUL, value_of(DELETED), f"{MASTER_KEY} ", MASTER_KEY.upper(),

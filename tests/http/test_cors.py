@@ -1,7 +1,8 @@
 """Cross-origin requests.
 
 1. A preflight is answered without asking the application: any method, the headers asked for, for a day.
-2. Every answer to a request with an Origin may be read by any page; without one nothing is said.
+2. So is `OPTIONS *`, which asks for the methods of the whole server.
+3. Every answer to a request with an Origin may be read by any page; without one nothing is said.
 """
 from __future__ import annotations
 
@@ -34,6 +35,13 @@ def test_a_preflight_is_answered(serve: Serve) -> None:
 def test_a_preflight_for_no_special_headers_allows_none(serve: Serve) -> None:
     _, headers, _ = serve(forbidden).send(b"OPTIONS / HTTP/1.1\r\n" + ASKING + b"\r\n").answer()
     assert "access-control-allow-headers" not in headers
+
+
+@pytest.mark.parametrize("fields", [b"Host: a\r\n", ORIGIN, ASKING])
+def test_the_methods_of_the_server_are_told(serve: Serve, fields: bytes) -> None:
+    status, headers, body = serve(forbidden).send(b"OPTIONS * HTTP/1.1\r\n" + fields + b"\r\n").answer()
+    assert (status, body) == (200, b"")
+    assert headers["allow"] == "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 
 @pytest.mark.parametrize("fields", [ORIGIN, b"Host: a\r\nAccess-Control-Request-Method: GET\r\n"])
