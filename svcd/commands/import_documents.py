@@ -26,6 +26,7 @@ TYPES = {".json": JSON, ".ndjson": NDJSON, ".jsonl": NDJSON, ".csv": CSV}
 DEFAULT_PORTION = 8_000_000
 _CHUNK = 1 << 18
 _SQL_ROWS = 1000
+_SQLITE = b"SQLite format 3\0"  # how each database begins
 
 ABOUT = (
     "Add the documents of SOURCE to INDEX, which is created if need be. SOURCE is a file (.json, .ndjson, .jsonl, .csv, "
@@ -110,8 +111,12 @@ def _type_of(path: Path) -> str | None:
 
 def _file(path: Path, delimiter: str) -> Source:
     kind = _type_of(path)
+    if kind is None and _is_database(path):
+        raise CommandFailed(f"{path} is an SQLite database; name one of its tables, FILE:TABLE: "
+                            f"{', '.join(f'{path}:{table}' for table in _tables_of(path)) or 'it has none'}")
     if kind is None:
-        raise CommandFailed(f"{path}: its name tells no format; expected one that ends in {', '.join(TYPES)} (or these with .gz)")
+        raise CommandFailed(f"{path}: its name tells no format; expected one that ends in {', '.join(TYPES)} (or these with "
+                            ".gz), or FILE:TABLE of an SQLite database")
     facts = path.stat()
 
     def read() -> Iterator[tuple[list[str], int]]:
@@ -137,11 +142,13 @@ def _of_stream(file: BinaryIO, kind: str, delimiter: str, is_packed: bool = Fals
 
 
 def _table(path: Path, table: str) -> Source:
+    if not _is_database(path):
+        raise CommandFailed(f"{path} is not an SQLite database; name the file alone, or FILE:TABLE of a database")
+    tables = _tables_of(path)
+    if table not in tables:
+        raise CommandFailed(f"{path} has no table {table}; its tables are: {', '.join(tables) or 'none'}")
+    spelled = '"' + table.replace('"', '""') + '"'
     with _reading(path) as connection:
-        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
-        if table not in tables:
-            raise CommandFailed(f"{path} has no table {table}; its tables are: {', '.join(tables) or 'none'}")
-        spelled = '"' + table.replace('"', '""') + '"'
         (count,) = connection.execute(f"SELECT count(*) FROM {spelled}").fetchone()
 
     def read() -> Iterator[tuple[list[str], int]]:
@@ -155,6 +162,21 @@ def _table(path: Path, table: str) -> Source:
 
     facts = path.stat()
     return Source(f"{path}:{table}", f"{path.absolute()}:{table} {facts.st_size} {facts.st_mtime_ns}", count, read)
+
+
+def _is_database(path: Path) -> bool:
+    if not path.is_file():  # a pipe would be waited for
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False
+
+
+def _tables_of(path: Path) -> list[str]:
+    with _reading(path) as connection:
+        return [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
 
 
 def _reading(path: Path) -> Any:

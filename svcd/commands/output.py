@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 BAR_CELLS = 24
+MOST_NAME = 40  # characters of a name in a table; a uid may have 400
 # Seconds between two drawings of a bar, and between two lines where there is no terminal.
 REDRAW_S, LINE_S = 0.1, 10.0
 _STYLES = {"bold": "1", "faint": "2", "found": "1;33", "bad": "31", "good": "32", "name": "36"}
@@ -42,6 +43,11 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     """Rows as text in columns."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+
+
+def shortened(name: str) -> str:
+    """A name for a table, its middle left out if it is long: names that begin alike often differ at the end."""
+    return name if len(name) <= MOST_NAME else f"{name[:MOST_NAME // 2]}…{name[-(MOST_NAME // 2 - 1):]}"
 
 
 def size(count: float) -> str:

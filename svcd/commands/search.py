@@ -62,7 +62,8 @@ def shown(found: Mapping[str, Any]) -> str:
 
 
 def _hit(hit: Mapping[str, Any]) -> str:
-    formatted = {name: value for name, value in hit.get("_formatted", hit).items() if not name.startswith("_")}
+    formatted = {name: _text(value, hit.get(name)) for name, value in hit.get("_formatted", hit).items()
+                 if not name.startswith("_")}
     title = next((name for name in _TITLES if name in formatted), next(iter(formatted), None))
     score = f"  {output.styled(format(hit['_rankingScore'], '.3f'), 'good')}" if "_rankingScore" in hit else ""
     lines = [output.styled(_marked(formatted.pop(title)) if title else "{}", "bold") + score]
@@ -72,19 +73,36 @@ def _hit(hit: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _marked(value: Any) -> str:
-    """A value on one line, with what was found in colour."""
-    text = value if isinstance(value, str) else ", ".join(value) if _is_texts(value) else json.dumps(value, ensure_ascii=False)
+def _text(formatted: Any, value: Any) -> str:
+    """A formatted value as text; lists of texts and numbers without brackets and quotes.
+
+    value: as it is in the document. Formatted numbers are texts, in which digits may be marked.
+    """
+    if isinstance(formatted, str):
+        return formatted
+    if isinstance(formatted, list) and all(isinstance(each, str) for each in formatted):
+        return ", ".join(formatted)
+    return _json(formatted, value)
+
+
+def _json(formatted: Any, value: Any) -> str:
+    """A formatted value as JSON, its numbers without quotes."""
+    if isinstance(formatted, list) and isinstance(value, list):
+        return f"[{', '.join(map(_json, formatted, value))}]"
+    if isinstance(formatted, dict) and isinstance(value, dict):
+        return f"{{{', '.join(f'{_json(name, name)}: {_json(each, value.get(name))}' for name, each in formatted.items())}}}"
+    is_number = isinstance(formatted, str) and isinstance(value, (int, float))
+    return formatted if is_number else json.dumps(formatted, ensure_ascii=False)
+
+
+def _marked(text: str) -> str:
+    """A text on one line, with what was found in colour."""
     pieces = " ".join(text.split()).split(_OPEN)
     rest = []
     for piece in pieces[1:]:
         found, _, after = piece.partition(_CLOSE)
         rest.append(output.styled(found, "found") + after)
     return "".join((pieces[0], *rest))
-
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def _reason(detail: Any) -> str:

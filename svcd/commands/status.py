@@ -58,5 +58,5 @@ def _print(found: dict[str, Any]) -> None:
           f"{'' if found['progress'] is None else format(found['progress'], '.0f').join((' (', ' %)'))}, "
           + output.styled(f"{tasks['failed']:,} failed", "bad" if tasks["failed"] else "faint"))
     if found["indexes"]:
-        print(output.table([[uid, f"{each['documents']:,} documents", "indexing" if each["isIndexing"] else ""]
+        print(output.table([[output.shortened(uid), f"{each['documents']:,} documents", "indexing" if each["isIndexing"] else ""]
                             for uid, each in found["indexes"].items()]))

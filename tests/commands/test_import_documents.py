@@ -126,7 +126,9 @@ def test_a_malformed_file_says_where_and_keeps_what_stands_before(tmp_path):
 
 @pytest.mark.parametrize("named, words", [
     ("nowhere.json", "does not exist; expected a file, a folder, FILE:TABLE"), ("a.txt", "its name tells no format"),
-    ("empty", "has no file that ends in"), ("films.db:x", "has no table x; its tables are: films"), ("bad.ndjson.gz", "cannot be read"),
+    ("empty", "has no file that ends in"), ("films.db:x", "has no table x; its tables are: films"),
+    ("films.db", "is an SQLite database; name one of its tables, FILE:TABLE: films.db:films$"),
+    ("a.txt", "or FILE:TABLE of an SQLite database"), ("a.txt:films", "is not an SQLite database"), ("bad.ndjson.gz", "cannot be read"),
 ])
 def test_what_cannot_be_imported_says_why(tmp_path, monkeypatch, named, words):
     monkeypatch.chdir(tmp_path)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from svcd.commands import output
+from svcd.commands import output, search, status
 
 
 @pytest.mark.parametrize("count, share, seconds, shown", [
@@ -43,3 +43,30 @@ def test_durations_are_for_people(seconds, shown):
 
 def test_there_are_no_colours_outside_a_terminal():
     assert output.styled("x", "found") == "x"
+
+
+@pytest.mark.parametrize("name, shown", [
+    ("films", "films"), ("x" * 40, "x" * 40), ("a" * 399 + "b", "a" * 20 + "…" + "a" * 18 + "b"),
+])
+def test_a_long_name_leaves_a_table_readable(name, shown):
+    assert output.shortened(name) == shown and len(shown) <= output.MOST_NAME
+
+
+def test_status_is_as_wide_as_a_terminal_whatever_the_uids(capsys):
+    indexes = {uid: {"documents": 3, "isIndexing": True} for uid in ("films", "x" * 400)}
+    status._print({"url": "http://localhost:7700", "status": "available", "version": "1", "databaseSize": 1, "progress": None,
+                   "tasks": dict.fromkeys(("enqueued", "processing", "failed"), 0), "indexes": indexes})
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("value, formatted, shown", [
+    ([1, 2.5, "a"], ["1", "2.5", "a"], "1, 2.5, a"),
+    ([1, None, True], ["1", None, True], "[1, null, true]"),
+    ([[1, "1"], {"n": 2, "t": "2"}], [["1", "1"], {"n": "2", "t": "2"}], '[[1, "1"], {"n": 2, "t": "2"}]'),
+    ({"n": [1984]}, {"n": ["\ue0001984\ue001"]}, '{"n": [1984]}'),
+    (1984, "\ue0001984\ue001", "1984"),
+    ([], [], ""),
+])
+def test_numbers_of_hits_are_shown_as_numbers(value, formatted, shown):
+    found = {"hits": [{"id": 1, "of": value, "_formatted": {"id": "1", "of": formatted}}], "processingTimeMs": 1}
+    assert search.shown(found).splitlines()[1] == f"  of: {shown}"
