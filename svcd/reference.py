@@ -1,4 +1,4 @@
-"""Generated documentation: man pages, sample configuration, and the table of options in README, from svcd.cli.
+"""Generated documentation: man pages, sample configuration and the table of options in README, from svcd.cli; page of errors.
 
     python -m svcd.reference              writes all of them
     python -m svcd.reference man config   writes the named ones
@@ -18,6 +18,7 @@ from svcd import INTERFACE_VERSION, __version__
 from svcd.cli.main import COMMAND, COMMANDS
 from svcd.cli.options import GROUPS, OPTIONS, Option
 from svcd.cli.sample_config import is_settable, options_of, sample_config
+from svcd.error_page import error_page
 
 ROOT = Path(__file__).resolve().parent.parent
 README_START = "<!-- options: written by `make docs` -->"
@@ -352,6 +353,7 @@ TARGETS: dict[str, tuple[Path, Callable[[], str]]] = {
     "file": (ROOT / "man" / "svcd.toml.5", file_page),
     "config": (ROOT / "examples" / "svcd.toml", sample_config),
     "readme": (ROOT / "README.md", readme),
+    "errors": (ROOT / "docs" / "errors.md", error_page),
     **{name: (ROOT / "man" / f"svcd-{name}.1", partial(command_page, name)) for name in COMMANDS},
 }
 

@@ -110,20 +110,21 @@ class App:
                  streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None,
                  make_embedders: Callable[[], Embedders] = no_services, make_client: Callable[[], Client] = global_client,
                  make_reranker: Callable[[], Reranker] | None = None, shows_page: bool = False,
-                 node: ClusterView | None = None) -> None:
+                 node: ClusterView | None = None, renames_by_patch: bool = False) -> None:
         """traffic: where requests are counted; reports: fetches the counters of the other processes of the instance.
         broadcast: sends them a command (svcd.cli.search_worker).
 
         streams, waiting_writes, large: how many there may be at once. usage: where they are counted for a usage report.
         make_embedders: called when the first query is embedded. make_client: called with the first call to another host.
         make_reranker: when the first search is personalized; None if searches are not. shows_page: do browsers get the page at
-        `/`? node: what tells of the cluster, in the main process of a node.
+        `/`? node: what tells of the cluster, in the main process of a node. renames_by_patch: does `PATCH
+        /indexes/{index_uid}` take a new uid?
         """
         self._instance = instance
         self._runner = runner
         self._keys = keys
         self._searches = searches
-        self._table = Table(ROUTES)
+        self._table = Table(indexes.with_renaming(ROUTES) if renames_by_patch else ROUTES)
         self._traffic = traffic or Traffic()
         self._reports = reports
         self._broadcast = broadcast

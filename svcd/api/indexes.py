@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import shapes
@@ -160,6 +161,22 @@ def update(ctx: Context) -> HandlerResult:
     return _enqueued(ctx, "indexUpdate", ctx.index_uid, primary_key, primary_key)
 
 
+def update_or_rename(ctx: Context) -> HandlerResult:
+    """Enqueue a new name (--experimental-rename-by-patch), after the change of the primary key, if there is one.
+
+    Two tasks: the key is in the file of the index, its name is not, and the second is the one that clients wait for.
+    """
+    uid = ctx.body.get("uid")
+    if uid in (None, ctx.index_uid):
+        return update(ctx)
+    ctx.permission.require(uid)
+    primary_key = ctx.body.get("primaryKey")
+    if primary_key is not None:
+        update(ctx)
+    details = {"primaryKey": primary_key, "oldIndexUid": ctx.index_uid, "newIndexUid": uid}
+    return _enqueued(ctx, "indexUpdate", ctx.index_uid, details, {"primaryKey": primary_key, "newIndexUid": uid})
+
+
 def delete(ctx: Context) -> HandlerResult:
     """Enqueue the deletion of an index with its documents and settings."""
     return _enqueued(ctx, "indexDeletion", ctx.index_uid, {"deletedDocuments": None}, {})
@@ -249,6 +266,9 @@ _UPDATE_BODY = Fields({
     "createdAt": "immutable_index_created_at",
     "updatedAt": "immutable_index_updated_at",
 })
+_RENAME_BODY = replace(
+    _UPDATE_BODY, fields={**_UPDATE_BODY.fields, "uid": Field(nullable(index_uid), "invalid_index_uid", about="Its new name.")},
+    immutable={name: code for name, code in _UPDATE_BODY.immutable.items() if name != "uid"})
 _SWAP_BODY = Value(array_of(object_of({
     "indexes": Field(array_of(index_uid), "invalid_swap_indexes", required=True,
                      missing_code="missing_swap_indexes", about="The two indexes to swap."),
@@ -286,3 +306,8 @@ ROUTES = (
     Route("POST", "/swap-indexes", swap, "indexes.swap", {202: "TaskSummary"}, "Swap indexes", _TAG,
           body=_SWAP_BODY),
 )
+
+
+def with_renaming(routes: Iterable[Route]) -> tuple[Route, ...]:
+    """The routes, with a PATCH of an index that takes a new uid."""
+    return tuple(replace(route, run=update_or_rename, body=_RENAME_BODY) if route.run is update else route for route in routes)

@@ -5,6 +5,7 @@ The table is checked against `tests/contract/`.
 from __future__ import annotations
 
 import json
+import os
 from typing import TypedDict
 
 INVALID_REQUEST = "invalid_request"
@@ -12,8 +13,9 @@ AUTH = "auth"
 INTERNAL = "internal"
 SYSTEM = "system"
 
-# The page that explains the codes; the code is its anchor.
+# The page that explains the codes (docs/errors.md), and the variable that names another place for it; the code is its anchor.
 DOCUMENTATION = "https://docs.svc.com/errors"
+DOCUMENTATION_VARIABLE = "SVC_ERROR_DOCS_URL"
 
 ERRORS: dict[str, tuple[str, int]] = {  # code: (type, HTTP status)
     "api_key_already_exists": (INVALID_REQUEST, 409),
@@ -350,7 +352,15 @@ class ApiError(Exception):
 
 def error_object(code: str, message: str) -> ErrorObject:
     """The error object of a code of ERRORS."""
-    return {"message": message, "code": code, "type": ERRORS[code][0], "link": f"{DOCUMENTATION}#{code}"}
+    return {"message": message, "code": code, "type": ERRORS[code][0], "link": f"{documentation()}#{code}"}
+
+
+def documentation() -> str:
+    """The URL of the page that explains the codes.
+
+    In the environment, because errors are made in every process of the daemon, and before their configuration is read.
+    """
+    return os.environ.get(DOCUMENTATION_VARIABLE) or DOCUMENTATION
 
 
 _MOST_QUOTED = 80  # characters

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from svcd import INTERFACE_VERSION, __version__
 from svcd.base import logs, machine
+from svcd.base.errors import DOCUMENTATION_VARIABLE
 from svcd.cli import first_start, serving, systemd
 from svcd.cli.config import DEFAULT, Config
 from svcd.cli.search_processes import SearchProcesses
@@ -200,6 +201,8 @@ def run(config: Config, reload: Callable[[], Config] | None = None) -> int:
 
     reload: loads the configuration again, for SIGHUP; without it nothing changes.
     """
+    if config.source("error_docs_url") != DEFAULT:
+        os.environ[DOCUMENTATION_VARIABLE] = config.error_docs_url  # for this process and all that it starts
     manager, sockets = systemd.ServiceManager(os.environ), systemd.passed_sockets(os.environ)
     serving.raise_file_limit()
     serving.check_descriptors(config)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from svcd.base import logs, machine
+from svcd.base.errors import DOCUMENTATION
 from svcd.base.quantities import parse_size, print_size
 from svcd.http.sockets import parse_address
 
@@ -326,6 +327,10 @@ OPTIONS: tuple[Option, ...] = (
            about="URL that an anonymous usage report is sent to every hour. Without it there is no report."),
     Option("--no-analytics", SWITCH, "General", default="false",
            about="Do not send the usage report even if --analytics-url is set."),
+    Option("--error-docs-url", URL, "General", derived=lambda _values: DOCUMENTATION, default_description=DOCUMENTATION,
+           example="https://wiki.example.com/svcd/errors",
+           about="URL of the page that explains error codes (docs/errors.md). The `link` of an error is this URL, # "
+                 "and the code."),
     Option("--exit-when-idle", SECONDS, "General", default_description="never", example="300",
            about="Exit after so many seconds without a connection, a task or a notice to deliver. With socket activation the "
                  "next connection starts svcd again."),
@@ -438,6 +443,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("--experimental-legacy-search-default", SWITCH, "Features", default="false",
            own_variable="SVC_EXPERIMENTAL_LEGACY_SEARCH",
            about="Enable the feature `legacySearch` at the start. The variable is SVC_EXPERIMENTAL_LEGACY_SEARCH."),
+    Option("--experimental-rename-by-patch", SWITCH, "Features", default="false",
+           about="Let `uid` in PATCH /indexes/{index_uid} rename the index, as clients of the reference engine expect. Without "
+                 "it the request is refused; a swap with `rename` does the same."),
 
     Option("--experimental-search-queue-size", COUNT, "Search", default="1000",
            about="Maximum number of waiting searches. One more drops a random waiting one, which gets status 503."),

@@ -73,7 +73,7 @@ def application(config: Config, instance: Instance, runner: Runner,
                                                         config.experimental_embedding_cache_entries),
                make_client=lambda: serving.remote_client(serving.allowed_networks(config)),
                make_reranker=serving.reranker(config.experimental_personalization_api_key, serving.allowed_networks(config)),
-               shows_page=config.env == "development", node=node)
+               shows_page=config.env == "development", node=node, renames_by_patch=config.experimental_rename_by_patch)
 
 
 def add_default_keys(instance: Instance) -> None:

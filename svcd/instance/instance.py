@@ -421,10 +421,11 @@ def _is_newer(outcomes: BatchOutcomes, connection: sqlite3.Connection) -> bool:
 
 
 def _creating_index(outcomes: BatchOutcomes, connection: sqlite3.Connection) -> str | None:
-    """The index whose enqueued tasks wrote the file; None when they ended, or an enqueued swap may rename it."""
+    """The index whose enqueued tasks wrote the file; None when they ended, or an enqueued swap or change may rename it."""
     for outcome in outcomes.outcomes:
         row = connection.execute("SELECT index_uid FROM tasks WHERE uid = ? AND status = 'enqueued' "
-                                 "AND NOT EXISTS (SELECT 1 FROM tasks WHERE kind = 'indexSwap' AND status = 'enqueued')",
+                                 "AND NOT EXISTS (SELECT 1 FROM tasks WHERE status = 'enqueued' AND (kind = 'indexSwap' "
+                                 "OR kind = 'indexUpdate' AND json_extract(content, '$.newIndexUid') IS NOT NULL))",
                                  (outcome["uid"],)).fetchone()
         if row:
             return str(row[0])

@@ -79,6 +79,18 @@ KINDS: dict[str, Kind] = {
     "dsrClear": Kind(failed={"deletedDocuments": 0}),
 }
 
+
+
+def is_renaming(task: Task) -> bool:
+    """Does a task give an index another name, by a swap or by a change of the index?"""
+    return task.kind == "indexSwap" or task.kind == "indexUpdate" and bool(task.content.get("newIndexUid"))
+
+
+def kind_of(task: Task) -> Kind:
+    """How a task is run: a new name is a matter of the instance, like a swap."""
+    return KINDS["indexSwap" if is_renaming(task) else task.kind]
+
+
 _CLASSES = {"documentAdditionOrUpdate": ADD, "settingsUpdate": SETTINGS, "indexDeletion": INDEX_DELETION,
             "dsrUpdate": RULE_UPDATE, "dsrClear": RULES_CLEAR}
 

@@ -199,7 +199,8 @@ TYPES: Mapping[str, Callable[[Task], str | Json]] = {  # kind -> `type` of the l
     "settingsUpdate": _settings,
     "indexCreation": lambda task: {"indexCreation": {"primary_key": task.content.get("primaryKey")}},
     "indexDeletion": lambda task: "indexDeletion",
-    "indexUpdate": lambda task: {"indexUpdate": {"primary_key": task.content.get("primaryKey"), "uid": None}},
+    "indexUpdate": lambda task: {"indexUpdate": {
+        "primary_key": task.content.get("primaryKey"), "uid": task.content.get("newIndexUid")}},
     "indexSwap": lambda task: {"indexSwap": {"swaps": task.content["swaps"]}},
     "taskCancelation": _of_tasks("taskCancelation"),
     "taskDeletion": _of_tasks("tasksDeletion"),
@@ -438,7 +439,8 @@ _CONTENTS: Mapping[str, Callable[[Line], tuple[str, dict[str, Any]]]] = {  # typ
         "reset": value.get("is_deletion", False)}),
     "indexCreation": _of_kind("indexCreation", _primary_key),
     "indexDeletion": _of_kind("indexDeletion", _nothing),
-    "indexUpdate": _of_kind("indexUpdate", _primary_key),
+    "indexUpdate": _of_kind("indexUpdate", lambda value: {
+        **_primary_key(value), **({"newIndexUid": value["uid"]} if value.get("uid") else {})}),
     "indexSwap": _of_kind("indexSwap", lambda value: {
         "swaps": [{"indexes": swap["indexes"], "rename": bool(swap.get("rename"))} for swap in value["swaps"]]}),
     "taskCancelation": _of_kind("taskCancelation", _tasks),

@@ -19,7 +19,7 @@ from svcd.index.connections import delete_copy, sync_folder
 from svcd.instance.instance import Instance
 from svcd.instance.queue import Queue, RunningBatch
 from svcd.instance.task_records import CANCELED, ENQUEUED, FAILED, FINISHED, SUCCEEDED, Task, TaskFilter
-from svcd.tasks.batching import failed_details
+from svcd.tasks.batching import failed_details, is_renaming
 from svcd.tasks.indexing_client import Progress
 from svcd.validation.messages import name_list
 
@@ -34,6 +34,8 @@ def indexes_of(task: Task) -> Sequence[str]:
     """The uids of the indexes that a task names."""
     if task.kind == "indexSwap":
         return [index_uid for swap in task.content["swaps"] for index_uid in swap["indexes"]]
+    if is_renaming(task):
+        return [uid for uid in (task.index_uid, task.content["newIndexUid"]) if uid is not None]
     return [task.index_uid] if task.index_uid is not None else []
 
 
@@ -88,6 +90,25 @@ def _swap(instance: Instance, connection: sqlite3.Connection, task: Task,
     return {}, []
 
 
+def _rename(instance: Instance, connection: sqlite3.Connection, task: Task,
+            progress: Progress) -> tuple[dict[str, Any], list[Task]]:
+    """Give an index another name, and its history, as a swap with `rename` does."""
+    old, new, primary_key = task.index_uid or "", task.content["newIndexUid"], task.content.get("primaryKey")
+    progress("updating the index", 0, 1)
+    row = instance.index(old)
+    _check_swaps([] if row else [old], [(old, new)] if instance.index(new) else [])
+    assert row is not None
+    if primary_key not in (None, row.primary_key):  # the task before, which was to set it, has failed and says why
+        raise ApiError("index_primary_key_already_exists",
+                       f"Index `{old}` keeps its name, because its primary key could not be changed to `{primary_key}`.")
+    names = {old: new}
+    instance.rename_indexes(connection, names)
+    instance.update_index(connection, new, updated_at=task.started_at or task.enqueued_at, primary_key=row.primary_key,
+                          stats=row.stats)
+    instance.queue.rename_indexes(connection, names, task.uid)
+    return {}, []
+
+
 def _check_swaps(missing: Sequence[str], taken: Sequence[tuple[str, str]]) -> None:
     if missing:
         raise ApiError("index_not_found", f"{'Index' if len(missing) == 1 else 'Indexes'} {name_list(missing)} not found.")
@@ -103,7 +124,8 @@ def _check_swaps(missing: Sequence[str], taken: Sequence[tuple[str, str]]) -> No
 
 
 _Action = Callable[[Instance, sqlite3.Connection, Task, Progress], tuple[dict[str, Any], list[Task]]]
-_ACTIONS: dict[str, _Action] = {"taskCancelation": _cancel, "taskDeletion": _delete, "indexSwap": _swap}
+_ACTIONS: dict[str, _Action] = {"taskCancelation": _cancel, "taskDeletion": _delete, "indexSwap": _swap,
+                              "indexUpdate": _rename}
 
 
 def remove_payloads(queue: Queue, ended: Sequence[Task]) -> None:

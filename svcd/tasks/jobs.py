@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from svcd.instance.queue import RunningBatch
-from svcd.tasks.batching import KINDS, Kind, Plan
+from svcd.tasks.batching import Kind, Plan, kind_of
 from svcd.tasks.indexing_client import IndexingProcess, Progress
 
 ALL_INDEXES = ""  # the index_uid of a dump, a snapshot or an export
@@ -30,7 +30,7 @@ class Job:
     @property
     def kind(self) -> Kind:
         """The kind of its first task."""
-        return KINDS[self.plan.tasks[0].kind]
+        return kind_of(self.plan.tasks[0])
 
 
 @dataclass

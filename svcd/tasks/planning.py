@@ -102,8 +102,8 @@ class Planner:
                 yield task
 
     def _plan_of_oldest_task(self, running: Running) -> Plan | None:
-        """The batch of the oldest task whose index is idle; nothing overtakes a swap that names its index."""
-        swaps = list(self._queue.enqueued(["indexSwap"]))
+        """The batch of the oldest task whose index is idle; nothing overtakes a swap or renaming that names its index."""
+        swaps = [task for task in self._queue.enqueued(["indexSwap", "indexUpdate"]) if batching.is_renaming(task)]
         waiting: set[str] = set()
         for task in self._queue.enqueued(_INDEX_KINDS):
             uids = global_tasks.indexes_of(task)
@@ -113,7 +113,7 @@ class Planner:
         return None
 
     def _plan_for_task(self, task: Task, uids: Sequence[str], swaps: Sequence[Task], running: Running) -> Plan | None:
-        if task.kind == "indexSwap":
+        if batching.is_renaming(task):
             return batching.plan_by_rank(task.kind, iter([task])) if running.leaves_alone(uids) else None
         if not running.leaves_free(task.index_uid):
             return None

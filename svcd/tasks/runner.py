@@ -382,7 +382,7 @@ class Runner:
             self._on_bug(f"batch {running.batch.uid} could not be finished: {error!r}")
             raise
         self._forget(running)
-        if first.kind == "indexSwap":
+        if batching.is_renaming(first):
             self._stale = None  # by names, which have other files now
         global_tasks.remove_payloads(self._queue, ended)
         self._instance.reserve.restore()

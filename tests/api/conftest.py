@@ -114,14 +114,15 @@ def loopback_client() -> RemoteClient:
 
 def client_of(instance: Instance, master_key: str | None, now: Callable[[], int], source: KeySource,
               waiting_writes: int = 2, make_client: Callable[[], RemoteClient] = loopback_client,
-              make_reranker: Callable[[], Reranker] | None = None, node: ClusterView | None = None) -> Client:
+              make_reranker: Callable[[], Reranker] | None = None, node: ClusterView | None = None,
+              renames_by_patch: bool = False) -> Client:
     """A client of an App. now: the clock of its keys, which are in `source`. make_client: makes what calls other hosts.
 
     node: of a cluster.
     """
     searches, keys, broadcasts = SearchQueue(2), Keys(master_key, source, now), []
     app = App(instance, None, keys, searches, broadcast=broadcasts.append, streams=2, waiting_writes=waiting_writes, large=2,
-              make_client=make_client, make_reranker=make_reranker, node=node)
+              make_client=make_client, make_reranker=make_reranker, node=node, renames_by_patch=renames_by_patch)
     return Client(app, instance, searches, keys, broadcasts)
 
 

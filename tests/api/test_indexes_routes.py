@@ -1,14 +1,22 @@
 """1. Index uids are checked wherever they are given, each place with its own words.
 2. Writes are enqueued with the details and content of their kind, and answer 202 with the summary.
 3. A swap names pairs, each index once.
-4. Reads of an unknown index are 404 index_not_found.
+4. With --experimental-rename-by-patch a change of the uid renames, as the official clients test it; without, it is refused.
+5. Reads of an unknown index are 404 index_not_found.
 """
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from svcd.api.indexes import field_view
+from svcd.base import quantities
+from svcd.instance.instance import Instance
 from svcd.schema.index_settings import IndexSettings
+from tests.api.conftest import Client, client_of
+from tests.support.bearers import MASTER_KEY
 
 BAD_UID = ("`a b` is not a valid index uid. Index uid can be an integer or a string containing only alphanumeric "
            "characters, hyphens (-) and underscores (_), and can not be more than 512 bytes.")
@@ -127,6 +135,106 @@ def test_a_swap_is_enqueued(client) -> None:
 
 def test_an_empty_swap_is_a_task_too(client) -> None:
     assert client.json("POST", "/swap-indexes", []).status == 202
+
+
+# New names by PATCH: what the tests of the clients for Ruby, JavaScript, Python, Go and Rust ask for.
+
+
+@pytest.fixture
+def renaming(instance: Instance) -> Client:
+    return client_of(instance, None, quantities.now, instance.keys, renames_by_patch=True)
+
+
+def renamed(client: Client, work: Callable[[], None], body: dict[str, Any], index_uid: str = "films") -> Any:
+    """The finished task of a PATCH."""
+    got = client.json("PATCH", f"/indexes/{index_uid}", body)
+    assert (got.status, got.value["type"], got.value["indexUid"]) == (202, "indexUpdate", index_uid), got.value
+    work()
+    return client.get(f"/tasks/{got.value['taskUid']}").value
+
+
+def test_a_patch_with_a_uid_is_refused_without_the_option(client) -> None:
+    assert client.json("PATCH", "/indexes/films", {"uid": "movies"}).fault == (
+        400, "bad_request", "Immutable field `uid`: expected one of `primaryKey`")
+
+
+def test_a_patch_renames_with_documents_settings_and_history(renaming, work, check_shape) -> None:
+    added = renaming.json("POST", "/indexes/films/documents", [{"id": 1, "title": "Alien"}]).value["taskUid"]
+    renaming.json("PATCH", "/indexes/films/settings", {"stopWords": ["the"], "distinctAttribute": "title"})
+    work()
+    before = renaming.get("/indexes/films").value
+    task = renamed(renaming, work, {"uid": "movies"})
+    check_shape(task, "Task")
+    assert (task["status"], task["error"]) == ("succeeded", None)
+    assert task["details"] == {"primaryKey": None, "oldIndexUid": "films", "newIndexUid": "movies"}
+    after = renaming.get("/indexes/movies").value
+    assert after == {**before, "uid": "movies", "updatedAt": after["updatedAt"]} and after["updatedAt"] > before["updatedAt"]
+    assert renaming.get("/indexes/films").fault[1] == "index_not_found"
+    assert renaming.get("/indexes/movies/documents").value["total"] == 1
+    assert renaming.get("/indexes/movies/stats").value["numberOfDocuments"] == 1
+    settings = renaming.get("/indexes/movies/settings").value
+    assert (settings["stopWords"], settings["distinctAttribute"]) == (["the"], "title")
+    assert renaming.get(f"/tasks/{added}").value["indexUid"] == "movies"
+
+
+def test_a_patch_renames_and_sets_the_primary_key(renaming, work) -> None:
+    renaming.json("POST", "/indexes", {"uid": "films", "primaryKey": "id"})
+    task = renamed(renaming, work, {"uid": "movies", "primaryKey": "objectID"})
+    assert task["status"] == "succeeded" and task["details"]["primaryKey"] == "objectID"
+    assert renaming.get("/indexes/movies").value["primaryKey"] == "objectID"
+
+
+def test_an_index_whose_primary_key_cannot_change_keeps_its_name(renaming, work) -> None:
+    renaming.json("POST", "/indexes/films/documents", [{"id": 1}])
+    task = renamed(renaming, work, {"uid": "movies", "primaryKey": "sku"})
+    assert (task["status"], task["error"]["code"]) == ("failed", "index_primary_key_already_exists")
+    assert renaming.get("/indexes/films").status == 200 and renaming.get("/indexes/movies").status == 404
+
+
+@pytest.mark.parametrize(("existing", "code", "message"), [
+    ([], "index_not_found", "Index `films` not found."),
+    (["films", "books"], "index_already_exists", "Cannot rename `films` to `books` as the index already exists. "
+                                                 "Hint: You can remove `books` first and then do your remove."),
+])
+def test_a_patch_fails_as_a_rename_by_swap_does(renaming, work, existing, code, message) -> None:
+    for uid in existing:
+        renaming.json("POST", "/indexes", {"uid": uid})
+    swap = renaming.json("POST", "/swap-indexes", [{"indexes": ["films", "books"], "rename": True}]).value["taskUid"]
+    task = renamed(renaming, work, {"uid": "books"})
+    assert (task["status"], task["error"]["code"], task["error"]["message"]) == ("failed", code, message)
+    assert renaming.get(f"/tasks/{swap}").value["error"] == task["error"]
+
+
+def test_nothing_overtakes_a_new_name(renaming, work) -> None:
+    renaming.json("POST", "/indexes", {"uid": "films"})
+    renaming.json("PATCH", "/indexes/films", {"uid": "movies"})
+    later = [renaming.json("POST", f"/indexes/{uid}/documents", [{"id": 1}]).value["taskUid"] for uid in ("movies", "films")]
+    back = renamed(renaming, work, {"uid": "books"}, "movies")
+    assert back["status"] == "succeeded"
+    assert [renaming.get(f"/tasks/{uid}").value["indexUid"] for uid in later] == ["books", "films"]
+    assert renaming.get("/indexes/books/documents").value["total"] == 1
+
+
+@pytest.mark.parametrize(("body", "code"), [
+    ({"uid": "Invalid UID!"}, "invalid_index_uid"), ({"uid": 3}, "invalid_index_uid"),
+    ({"uid": "a", "createdAt": "x"}, "immutable_index_created_at"), ({"uid": "a", "primaryKey": 3}, "invalid_index_primary_key"),
+])
+def test_the_body_of_a_renaming_is_checked(renaming, body, code) -> None:
+    assert renaming.json("PATCH", "/indexes/films", body).fault[:2] == (400, code)
+
+
+@pytest.mark.parametrize("body", [{"uid": None}, {"uid": "films"}, {}, {"uid": "films", "primaryKey": "id"}])
+def test_a_patch_that_keeps_the_uid_renames_nothing(renaming, work, body) -> None:
+    renaming.json("POST", "/indexes", {"uid": "films"})
+    task = renamed(renaming, work, body)
+    assert task["status"] == "succeeded" and task["details"] == {"primaryKey": body.get("primaryKey")}
+    assert renaming.get("/indexes/films").value["primaryKey"] == body.get("primaryKey")
+
+
+def test_a_key_of_one_index_gives_no_name_of_another(instance, work) -> None:
+    protected = client_of(instance, MASTER_KEY, quantities.now, instance.keys, renames_by_patch=True)
+    key = protected.ask(MASTER_KEY, "POST", "/keys", {"actions": ["*"], "indexes": ["films"], "expiresAt": None}).value["key"]
+    assert protected.ask(key, "PATCH", "/indexes/films", {"uid": "movies"}).fault[:2] == (403, "invalid_api_key")
 
 
 @pytest.mark.parametrize(("query", "refusal"), [

@@ -4,6 +4,7 @@
 2. Every module of svcd can be loaded from svcd.pyz, with what it loads late.
 3. The Debian package is what dpkg reads, and its scripts make and remove what is not in it: a key, bytecode.
 4. The service of the package could do little harm.
+5. `openapi.json` beside them is what `GET /openapi.json` answers.
 """
 from __future__ import annotations
 
@@ -29,6 +30,8 @@ import pytest
 from distribution import build, deb
 from distribution.bundle import MissingPackage, packages
 from svcd import __version__
+from svcd.api.app import ROUTES
+from svcd.api.openapi import document
 from tests.cli.test_systemd import MAX_EXPOSURE, exposure, needs_systemd
 from tests.support.shown_blocks import of_kind
 from tests.support.shown_setup import cloned
@@ -149,6 +152,11 @@ def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(build.TARGETS, "pyz", fail)
     assert build.main(["--into", str(tmp_path), "pyz"]) == 1
     assert "the package click is not installed: run `make dist`" in capsys.readouterr().err
+
+
+def test_the_description_of_the_interface_is_that_of_the_daemon(tmp_path: Path) -> None:
+    assert build.main(["--into", str(tmp_path), "openapi"]) == 0
+    assert json.loads((tmp_path / "openapi.json").read_text()) == document(ROUTES)
 
 
 # -- The wheel

@@ -350,6 +350,9 @@ def test_half_a_file_is_refused(tmp_path: Path, cut: Callable[[bytes], bytes]) -
                                                                "indexes": {}}}}, "export", {"url": "u", "indexes": {}}),
     ({"type": {"indexUpdate": {"primary_key": "id"}}, "details": {"IndexInfo": {
         "primary_key": "id", "new_index_uid": None, "old_index_uid": None}}}, "indexUpdate", {"primaryKey": "id"}),
+    ({"type": {"indexUpdate": {"primary_key": None, "uid": "films"}}, "details": {"IndexInfo": {
+        "primary_key": None, "new_index_uid": "films", "old_index_uid": "movies"}}}, "indexUpdate",
+     {"primaryKey": None, "newIndexUid": "films", "oldIndexUid": "movies"}),
     ({"type": "documentClear", "details": {"ClearAll": {"deleted_documents": None}}}, "documentDeletion",
      {"deletedDocuments": None}),
 ])
