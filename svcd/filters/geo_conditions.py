@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import TypeVar
 
 from svcd.base.docids import EMPTY, DocIds
@@ -17,17 +16,19 @@ from svcd.filters.lexer import FilterError, fail, piece, rest
 from svcd.filters.requirements import GEOJSON, check_geo
 from svcd.filters.tree import BoundingBox, Condition, Geo, Polygon, Radius, Token
 from svcd.geo.geometry import (
+    HALF_TURN,
     QUERY_STEP_M,
+    TURN,
     Area,
-    Position,
     Ring,
     Shape,
-    cells_of,
-    circle,
+    circle_rings,
     closed,
-    crosses_antimeridian,
     densify,
+    is_wide,
+    rectangle,
     unpacked,
+    unrolled_outline,
 )
 from svcd.geo.sphere import Bounds, Point
 from svcd.query.reader import Reader
@@ -53,6 +54,7 @@ _UPSIDE_DOWN = "The top latitude `{top}` is below the bottom latitude `{bottom}`
 DEFAULT_RESOLUTION = 125
 _LEAST_RESOLUTION, _MOST_RESOLUTION = 3, 1000
 _MOST_LONGITUDE = 180.0
+_TURNS = (-2 * TURN, -TURN, 0.0, TURN, 2 * TURN)  # unrolled outlines begin between -180 and 180, and may be two turns wide
 
 
 # Syntax
@@ -247,7 +249,9 @@ def docids_in_circle(reader: Reader, centre: Point, metres: float, resolution: i
     resolution: vertices of the polygon that stands for the circle among geometries.
     """
     docids = reader.geo.docids_within(centre, metres) if _is_filterable(reader, GEO) else EMPTY
-    return docids | _intersecting(reader, circle(*centre, metres, resolution))
+    if not _is_filterable(reader, GEOJSON):
+        return docids
+    return docids | _intersecting(reader, *circle_rings(*centre, metres, resolution, QUERY_STEP_M))
 
 
 def docids_in_box(reader: Reader, top_right: Point, bottom_left: Point) -> DocIds:
@@ -257,12 +261,20 @@ def docids_in_box(reader: Reader, top_right: Point, bottom_left: Point) -> DocId
     """
     (top, right), (bottom, left) = top_right, bottom_left
     docids = _points_between(reader, top, right, bottom, left) if _is_filterable(reader, GEO) else EMPTY
-    return docids | _intersecting(reader, [(right, top), (left, top), (left, bottom), (right, bottom)])
+    if not _is_filterable(reader, GEOJSON):
+        return docids
+    return docids | _intersecting(reader, rectangle(left, bottom, right if left <= right else right + TURN, top))
 
 
 def docids_in_polygon(reader: Reader, points: Sequence[Point]) -> DocIds:
-    """Documents whose geometry intersects a polygon of three or more points; the points of `_geo` do not count."""
-    return _intersecting(reader, [(longitude, latitude) for latitude, longitude in points])
+    """Documents whose geometry intersects a polygon of three or more points; the points of `_geo` do not count.
+
+    A polygon around a pole encloses the smaller part of the globe.
+    """
+    if not _is_filterable(reader, GEOJSON):
+        return EMPTY
+    ring = densify(closed((longitude, latitude) for latitude, longitude in points), QUERY_STEP_M)
+    return _intersecting(reader, unrolled_outline(ring))
 
 
 def _is_filterable(reader: Reader, name: str) -> bool:
@@ -279,50 +291,49 @@ def _points_between(reader: Reader, top: float, right: float, bottom: float, lef
     return between and between & range_docids(latitude, bottom, top)
 
 
-def _intersecting(reader: Reader, outline: Sequence[Position]) -> DocIds:
-    """Documents whose geometry intersects what an outline encloses, touching included."""
-    if not _is_filterable(reader, GEOJSON):
-        return EMPTY
-    region = _Region(densify(closed(outline), QUERY_STEP_M))
+def _intersecting(reader: Reader, *rings: Ring) -> DocIds:
+    """Documents whose geometry intersects what rings enclose, touching included. rings: unrolled, as class Area takes them."""
+    region = _Region(*rings)
     docids = []
-    for docid, bounds in reader.geo.geometries_meeting(region.area.bounds):
+    for docid, bounds in _near_geometries(reader, region.area.bounds).items():
         verdict = region.intersects_bounds(bounds)
         if region.intersects(unpacked(reader.geo.geometry(docid))) if verdict is None else verdict:
             docids.append(docid)
     return DocIds(docids)
 
 
+def _near_geometries(reader: Reader, sides: Bounds) -> dict[int, Bounds]:
+    """The documents whose geometry may intersect a region between some sides, with the boxes around them."""
+    south, west, north, east = sides
+    found: dict[int, Bounds] = {}
+    for turn in _TURNS:
+        if west + turn <= HALF_TURN and east + turn >= -HALF_TURN:
+            found.update(reader.geo.geometries_meeting((south, west + turn, north, east + turn)))
+    found.update(reader.geo.wide_geometries())
+    return found
+
+
 class _Region:
-    """What an outline encloses.
+    """What rings enclose. Longitudes that differ by whole turns are the same."""
 
-    On the plane of degrees an outline across the antimeridian seems to enclose what lies on the way from one side to
-    the other; such regions and geometries must also share a cell of the globe (svcd.geo.geometry).
-    """
+    def __init__(self, *rings: Ring) -> None:
+        self.area = Area(*rings)
 
-    def __init__(self, ring: Ring) -> None:
-        self.area = Area(ring)
-        self._ring = ring
-        self._crosses_antimeridian = crosses_antimeridian(ring)
-
-    @cached_property
-    def _cells(self) -> frozenset[int]:
-        return cells_of(Shape(polygons=[[self._ring]]))
+    def _turns(self, bounds: Bounds) -> list[float]:
+        """By how much a geometry with this box must be moved east to meet the area."""
+        _, own_west, _, own_east = self.area.bounds
+        _, west, _, east = bounds
+        return [turn for turn in _TURNS if own_west <= east + turn and west + turn <= own_east]
 
     def intersects_bounds(self, bounds: Bounds) -> bool | None:
         """Does every geometry with this bounding box intersect the region? None where it depends on the geometry."""
-        verdict = self.area.intersects_bounds(bounds)
-        needs_cells = self._crosses_antimeridian or bounds[3] - bounds[1] > _MOST_LONGITUDE
-        return None if verdict and needs_cells else verdict
+        if is_wide(bounds):
+            return None
+        south, west, north, east = bounds
+        verdicts = {self.area.intersects_bounds((south, west + turn, north, east + turn)) for turn in self._turns(bounds)}
+        return True if True in verdicts else None if None in verdicts else False
 
     def intersects(self, shape: Shape) -> bool:
         """Has a geometry any position in common with the region?"""
-        if not self.area.intersects(shape):
-            return False
-        needs_cells = self._crosses_antimeridian or _has_crossing_line(shape)
-        return not needs_cells or not self._cells.isdisjoint(cells_of(shape))
-
-
-def _has_crossing_line(shape: Shape) -> bool:
-    _, west, _, east = shape.bounds()
-    outlines = (polygon[0] for polygon in shape.polygons)
-    return east - west > _MOST_LONGITUDE and any(map(crosses_antimeridian, (*shape.lines, *outlines)))
+        plane = shape.unrolled() if is_wide(shape.bounds()) else shape
+        return any(self.area.intersects(plane.moved(turn) if turn else plane) for turn in self._turns(plane.bounds()))

@@ -1,8 +1,8 @@
-"""Geometries on the plane of degrees: exact tests of what an area contains and intersects, and a coarse grid over the globe.
+"""Geometries on the plane of degrees: exact tests of what an area contains and intersects.
 
 Positions are x (longitude) and y (latitude). Lines are densified along great circles first, so that the plane of
-degrees is good enough between two positions. The grid decides about geometries across the antimeridian, for which the plane
-fails. See docs/filters-and-facets.md#geometries.
+degrees is good enough between two positions. What goes over the antimeridian or around a pole is continued beyond longitude 180.
+See docs/filters-and-facets.md#geometries.
 """
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache
-from itertools import combinations
-from math import asin, atan2, ceil, cos, degrees, dist, hypot, pi, radians, sin, sqrt
+from itertools import chain
+from math import asin, atan2, ceil, copysign, cos, degrees, pi, radians, sin, sqrt
 
-from svcd.geo.sphere import Bounds, Direction, direction
+from svcd.geo.sphere import Bounds
 
 Position = tuple[float, float]  # x, y
 Line = list[Position]
@@ -31,19 +30,10 @@ QUERY_STEP_M = 1_000
 _CELLS = 64  # of the grid over an area (class Area), in a row and in a column
 _MOST_CELLS = 16  # of a bounding box that is decided by the grid alone
 _ROUNDING = 4e-16  # relative error of the products in orientation(), with a margin
-
-# The grid over the globe is built on an icosahedron: latitude and longitude of six of its corners, no two opposite. H3 uses the
-# orientation of Fuller's map, in which all twelve corners lie in the sea.
-_CORNERS = ((64.7, 10.536199), (2.300882, -5.245390), (10.447378, 58.157706), (39.1, 122.3), (50.103201, -143.478490),
-            (23.717925, -67.132326))
-_LONGEST_SIDE = 1.1  # chord: corners of one side are 1.05 apart, the next ones 1.7
-# The centres of cells in a face, as weights of its corners.
-_WEIGHTS = [weights for weights in ((a, b, 6 - a - b) for a in range(7) for b in range(7 - a))
-            if weights[0] % 3 == weights[1] % 3 == weights[2] % 3]
-# One position in so many of a line is looked at: outlines have one every ten kilometres, cells are some two thousand kilometres
-# wide.
-_SAMPLING_STEP = 10
-_SMALL = 5.0  # degrees; centres of cells are more than three times as far apart
+HALF_TURN, TURN, POLE = 180.0, 360.0, 90.0  # degrees
+_ANTIPODAL = 1e-9  # radians that two positions lack to half a turn: no great circle is the shortest way
+_LONGEST_EDGE = 0.1  # degrees of latitude in DOCUMENT_STEP_M, with a margin
+_NARROW = 1e-6  # degrees: the width of an outline that is a part of a meridian
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +57,29 @@ class Shape:
         """The bounding box of a geometry with at least one position."""
         xs, ys = zip(*self.positions())
         return min(ys), min(xs), max(ys), max(xs)
+
+    def moved(self, degrees_east: float) -> Shape:
+        """The geometry at other longitudes."""
+        def move(line: Line) -> Line:
+            return [(x + degrees_east, y) for x, y in line]
+
+        return Shape(move(self.points), [move(line) for line in self.lines],
+                     [[move(ring) for ring in polygon] for polygon in self.polygons])
+
+    def unrolled(self) -> Shape:
+        """The geometry with lines and outlines as unrolled(), and a pole that it touches at all longitudes.
+
+        Holes are in it at each turn that their outline may reach.
+        """
+        poles = {y for _, y in self.positions() if abs(y) == POLE}
+        lines = [*map(unrolled, self.lines), *([(-HALF_TURN, y), (HALF_TURN, y)] for y in sorted(poles))]
+
+        def holes_at_all_turns(holes: Sequence[Ring]) -> Iterator[Ring]:
+            for hole in map(unrolled_outline, holes):
+                yield from ([(x + turn, y) for x, y in hole] for turn in (-TURN, 0.0, TURN))
+
+        return Shape(self.points, lines, [[unrolled_outline(outline), *holes_at_all_turns(holes)]
+                                          for outline, *holes in self.polygons])
 
     def densified(self, step: float) -> Shape:
         """The geometry with its lines and outlines along great circles, a position at least every `step` metres."""
@@ -116,7 +129,7 @@ def densify(line: Sequence[Position], step: float) -> Line:
 
 
 def _between(left: Position, right: Position, step: float) -> Iterator[Position]:
-    """Equidistant positions on the great circle between two."""
+    """Equidistant positions on the great circle between two; between antipodes, which have none, as on the plane of degrees."""
     (x0, y0), (x1, y1) = (map(radians, left), map(radians, right))
     half = sin((y1 - y0) / 2) ** 2 + cos(y0) * cos(y1) * sin((x1 - x0) / 2) ** 2
     arc = 2 * asin(sqrt(min(max(half, 0.0), 1.0)))
@@ -126,6 +139,9 @@ def _between(left: Position, right: Position, step: float) -> Iterator[Position]
     whole = sin(arc)
     for number in range(1, parts):
         share = number / parts
+        if pi - arc < _ANTIPODAL:
+            yield left[0] + (right[0] - left[0]) * share, left[1] + (right[1] - left[1]) * share
+            continue
         a, b = sin((1 - share) * arc) / whole, sin(share * arc) / whole
         x = a * cos(y0) * cos(x0) + b * cos(y1) * cos(x1)
         y = a * cos(y0) * sin(x0) + b * cos(y1) * sin(x1)
@@ -199,13 +215,13 @@ def is_enclosed(edges: Iterable[Edge], position: Position) -> bool:
 
 
 class Area:
-    """What a closed outline encloses.
+    """What closed rings enclose: an outline, or an outline without the holes in it.
 
-    The edges of the outline stand in a grid over its bounding box: an edge of a geometry is compared with the edges of
+    The edges of the rings stand in a grid over its bounding box: an edge of a geometry is compared with the edges of
     its own cells, and whether a position is inside follows from the edges of its row.
     """
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: Ring, *holes: Ring) -> None:
         """ring: of at least one position."""
         self._start = ring[0]
         xs, ys = zip(*ring)
@@ -215,7 +231,7 @@ class Area:
         self._cells: dict[tuple[int, int], list[Edge]] = {}
         self._rows: dict[int, list[Edge]] = {}
         self._verdicts: dict[tuple[int, int], bool] = {}
-        for edge in edges_of(ring):
+        for edge in chain(*map(edges_of, (ring, *holes))):
             columns, rows = self._cells_of(edge)
             for row in rows:
                 self._rows.setdefault(row, []).append(edge)
@@ -271,9 +287,10 @@ class Area:
 
     def _intersects_polygon(self, polygon: Sequence[Ring]) -> bool:
         """If no outlines cross, one lies wholly inside the other, or apart from it."""
-        if self.contains(polygon[0][0]) or any(self._is_crossed_by(edges_of(ring)) for ring in polygon):
-            return True
         outline, *holes = polygon
+        if self.contains(outline[0]) or any(
+                self._is_crossed_by(edge for edge in edges_of(ring) if not _is_added(edge)) for ring in polygon):
+            return True
         # The start is on none of these edges, or the outlines would cross; inside a hole it is outside of the polygon.
         is_in_hole = (is_enclosed(edges_of(hole), self._start) for hole in holes)
         return is_enclosed(edges_of(outline), self._start) and not any(is_in_hole)
@@ -308,79 +325,68 @@ def edges_of(line: Sequence[Position]) -> Iterator[Edge]:
     return zip(line, line[1:] if len(line) > 1 else line)
 
 
-# A grid of 122 cells over the globe, and which of them a geometry touches.
+def _is_added(edge: Edge) -> bool:
+    """Is an edge on the plane alone: along a pole, or one of unrolled_outline() that leads there? Others are short."""
+    (_, y0), (_, y1) = edge
+    return POLE in (abs(y0), abs(y1)) and (y0 == y1 or abs(y0 - y1) > _LONGEST_EDGE)
+
+
+# Over the antimeridian and around the poles
 #
-# On the plane of degrees an outline across the antimeridian jumps from one side to the other, and seems to intersect whatever
-# lies on its way. Such geometries count as intersecting only where they share a cell with the other one. The cells are those of
-# the coarsest level of the H3 grid: twelve around the corners of an icosahedron, the others around points that divide its faces.
-# A position belongs to the cell with the nearest centre; near borders this differs from H3 by some kilometres.
+# On the plane of degrees an outline over the antimeridian jumps from one side to the other, and would seem to enclose whatever
+# lies on its way. Here lines are continued beyond longitude 180 instead, and an outline around a pole is continued to the pole,
+# along it, and back: so the plane encloses what the outline does. Longitudes that differ by whole turns are the same.
 
 
-def crosses_antimeridian(line: Sequence[Position]) -> bool:
-    """Does a line cross the antimeridian, so that it jumps from one side of the plane to the other?"""
-    return any(abs(left[0] - right[0]) > 180 for left, right in zip(line, line[1:]))
+def is_wide(bounds: Bounds) -> bool:
+    """May a geometry in a box go over the antimeridian, around a pole or through it? Its steps are shorter than half a turn."""
+    south, west, north, east = bounds
+    return east - west >= HALF_TURN or west < -HALF_TURN or east > HALF_TURN or south <= -POLE or north >= POLE
 
 
-def cells_of(shape: Shape) -> frozenset[int]:
-    """The numbers (0 to 121) of the cells that a geometry touches."""
-    touched = {_nearest_cell(position) for line in _lines(shape) for position in (*line[::_SAMPLING_STEP], line[-1])}
-    return frozenset(touched.union(*(_enclosed(polygon[0]) for polygon in shape.polygons)))
+def unrolled(line: Sequence[Position]) -> Line:
+    """A line that is continued beyond longitude 180 instead of jumping to the other side.
 
-
-def _lines(shape: Shape) -> Iterator[Line]:
-    for position in shape.points:
-        yield [position]
-    yield from shape.lines
-    for polygon in shape.polygons:
-        yield from polygon
-
-
-def _enclosed(outline: Line) -> Iterator[int]:
-    """The cells whose centre lies in an outline; one across the antimeridian is continued beyond longitude 180.
-
-    Nothing for a small one: a centre in it is also the nearest centre of its positions.
+    At a pole, which is one point, longitudes are taken as they are: outlines of Antarctica run along it from -180 to 180.
     """
-    shift = 360 if crosses_antimeridian(outline) else 0
-    continued = [_shifted(position, shift) for position in outline]
-    if max(max(numbers) - min(numbers) for numbers in zip(*continued)) < _SMALL:
-        return
-    area = Area(continued)
-    for number, centre in enumerate(_centre_positions()):
-        if area.contains(_shifted(centre, shift)):
-            yield number
+    continued, shift = list(line[:1]), 0.0
+    for (x0, y0), (x, y) in zip(line, line[1:]):
+        if abs(x - x0) > HALF_TURN and not y0 == y in (-POLE, POLE):
+            shift += copysign(TURN, x0 - x)
+        continued.append((x + shift, y))
+    return continued
 
 
-def _shifted(position: Position, shift: float) -> Position:
-    return (position[0] + shift, position[1]) if position[0] < 0 else position
+def unrolled_outline(ring: Ring, is_north: bool | None = None) -> Ring:
+    """The outline of what a ring encloses, unrolled.
+
+    is_north: the pole that is enclosed by a ring around both; None for that of the smaller part of the globe.
+    """
+    outline = unrolled(ring)
+    (x0, y0), (x1, _) = outline[0], outline[-1]
+    if abs(x1 - x0) > HALF_TURN:
+        if is_north is None:  # the part north of it is the smaller one if more of the ring is in the north
+            is_north = sum((east - west) * (sin(radians(left)) + sin(radians(right)))
+                           for (west, left), (east, right) in zip(outline, outline[1:])) * (x1 - x0) >= 0
+        pole = POLE if is_north else -POLE
+        return [*outline, (x1, pole), (x0, pole), (x0, y0)]
+    # From -180 to 180 at one latitude is no way on the globe. Where nothing else is left of an outline, it goes around the globe.
+    is_meridian = max(outline)[0] - min(outline)[0] < _NARROW < HALF_TURN < max(ring)[0] - min(ring)[0]
+    return ring if is_meridian else outline
 
 
-def _nearest_cell(position: Position) -> int:
-    x0, y0, z0 = direction((position[1], position[0]))
-    cosines = [x * x0 + y * y0 + z * z0 for x, y, z in cell_centres()]
-    return cosines.index(max(cosines))
+def rectangle(west: float, south: float, east: float, north: float) -> Ring:
+    """The outline between two meridians and two parallels."""
+    return [(west, south), (east, south), (east, north), (west, north), (west, south)]
 
 
-@cache
-def cell_centres() -> tuple[Direction, ...]:
-    """The centres of all cells, in the order of their numbers."""
-    corners = [direction(corner) for corner in _CORNERS]
-    corners += [(-x, -y, -z) for x, y, z in corners]
-    faces = [face for face in combinations(corners, 3) if all(dist(*ends) < _LONGEST_SIDE for ends in combinations(face, 2))]
-    centres: dict[tuple[float, ...], Direction] = {}
-    for face in faces:
-        for weights in _WEIGHTS:
-            centre = _unit([sum(weight * corner[at] for weight, corner in zip(weights, face)) for at in range(3)])
-            # A centre on a side is found in both faces of the side.
-            centres.setdefault(tuple(round(coordinate, 4) + 0.0 for coordinate in centre), centre)
-    return tuple(centres.values())
-
-
-@cache
-def _centre_positions() -> tuple[Position, ...]:
-    return tuple((degrees(atan2(y, x)), degrees(asin(z))) for x, y, z in cell_centres())
-
-
-def _unit(coordinates: Iterable[float]) -> Direction:
-    x, y, z = coordinates
-    length = hypot(x, y, z)
-    return x / length, y / length, z / length
+def circle_rings(latitude: float, longitude: float, metres: float, vertices: int, step: float) -> list[Ring]:
+    """The rings that enclose a circle on the plane, as class Area takes them: see circle(). step: as in densify()."""
+    if metres >= pi * MEAN_RADIUS_M:
+        return [rectangle(-HALF_TURN, -POLE, HALF_TURN, POLE)]
+    outline = unrolled_outline(densify(circle(latitude, longitude, metres, vertices), step), latitude >= 0)
+    is_centre_in = any(is_enclosed(edges_of(outline), (longitude + turn, latitude)) for turn in (-TURN, 0.0, TURN))
+    if metres <= pi / 2 * MEAN_RADIUS_M or is_centre_in:
+        return [outline]
+    middle = (max(outline)[0] + min(outline)[0]) / 2  # both poles are in the circle: it is all but what its outline encloses
+    return [rectangle(middle - HALF_TURN, -POLE, middle + HALF_TURN, POLE), outline]

@@ -13,6 +13,7 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 from svcd.base.docids import DocIds, from_bytes, to_bytes, union_of
+from svcd.geo.geometry import HALF_TURN, POLE
 from svcd.geo.sphere import (
     Bounds,
     Box,
@@ -88,6 +89,13 @@ class GeoReader:
                     f"SELECT docid, {_SIDES} FROM geometries WHERE size = ? AND south BETWEEN ? AND ? AND west <= ? "
                     "AND north >= ? AND east >= ?", (size, south - 2.0 ** size, north, east, south, west)):
                 yield docid, tuple(own)
+
+    def wide_geometries(self) -> Sequence[tuple[int, Bounds]]:
+        """The same of those that may go over the antimeridian, or around a pole: svcd.geo.geometry.is_wide()."""
+        is_wide = "east - west >= ? OR west < ? OR east > ? OR south <= ? OR north >= ?"
+        return self._transaction.cached(("wide shapes",), lambda: [
+            (docid, tuple(own)) for docid, *own in self._connection.execute(
+                f"SELECT docid, {_SIDES} FROM geometries WHERE {is_wide}", (HALF_TURN, -HALF_TURN, HALF_TURN, -POLE, POLE))])
 
     def geometry(self, docid: int) -> bytes:
         """The geometry of a document that has one."""

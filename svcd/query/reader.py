@@ -245,6 +245,9 @@ class Geo(Protocol):
         Boxes are south, west, north and east in degrees, sides included; none goes over the antimeridian.
         """
 
+    def wide_geometries(self) -> Sequence[tuple[int, Bounds]]:
+        """The same of those that may go over the antimeridian, or around a pole: svcd.geo.geometry.is_wide()."""
+
     def geometry(self, docid: int) -> bytes:
         """The geometry of a document that has one, as it was kept."""
 

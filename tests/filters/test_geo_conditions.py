@@ -5,8 +5,8 @@
 3. Points count while `_geo` is filterable by its name, geometries while `_geojson` is. A polygon asks for geometries
    alone.
 4. A geometry qualifies when it intersects the region, whatever the sizes; a circle is a polygon of so many vertices.
-5. Across the antimeridian only geometries that share a cell with the region are found.
-6. The grid has 122 cells: no centre is near another, every position is near one.
+5. Over the antimeridian and around the poles, and for regions of any size, what is found is what an oracle without a plane finds:
+   a box by its parallels and meridians, a circle by distances, a triangle by the sides of its planes in space.
 """
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.filters.geo_conditions import docids_in_box, docids_in_circle, docids_in_polygon
-from svcd.geo.geometry import Shape, cell_centres, cells_of
 from svcd.geo.sphere import direction, distance
 from tests.support.dict_reader import DictReader
 
@@ -122,31 +121,130 @@ def test_points_and_geometries_are_found_together() -> None:
     assert list(docids_in_box(reader, (1.0, 1.0), (-1.0, -1.0))) == [0, 1]
 
 
-def test_across_the_antimeridian_cells_limit_what_the_plane_finds() -> None:
-    alaska, chukotka, norway = rectangle(-165, 62, -150, 68), rectangle(170, 64, 179, 69), rectangle(10, 60, 30, 71)
-    reader = shapes(alaska, norway, chukotka)
-    assert list(docids_in_box(reader, (70.0, -148.0), (63.0, 152.0))) == [0, 2]
-    # Here the outline of the document crosses the antimeridian, not that of the region.
-    islands = geometry("Polygon", [[[179, -17], [-179, -17], [-179, -16], [179, -16], [179, -17]]])
-    reader = shapes(islands)
+# Large regions, the antimeridian, the poles
+
+ALASKA, CHUKOTKA, NORWAY = rectangle(-165, 62, -150, 68), rectangle(170, 64, 179, 69), rectangle(10, 60, 30, 71)
+FIJI = geometry("Polygon", [[[179, -17], [-179, -17], [-179, -16], [179, -16], [179, -17]]])
+ARCTIC = geometry("Polygon", [[[longitude, 75] for longitude in (0, 90, 180, -90, 0)]])
+# As data sets have it: along the coast, and back along the pole, which has all longitudes.
+ANTARCTICA = geometry("Polygon", [[*([x, -70] for x in range(-180, 181, 30)), [180, -90], [-180, -90], [-180, -70]]])
+RING_LAND = geometry("Polygon", [[[longitude, 60] for longitude in (0, 90, 180, -90, 0)], ARCTIC["coordinates"][0]])
+WORLD = (90.0, 180.0), (-90.0, -180.0)
+
+
+def test_boxes_over_the_antimeridian() -> None:
+    assert list(docids_in_box(shapes(ALASKA, NORWAY, CHUKOTKA), (70.0, -148.0), (63.0, 152.0))) == [0, 2]
+    reader = shapes(FIJI)  # here the outline of the document crosses it, not that of the region
     assert list(docids_in_box(reader, (-15.0, 179.9), (-18.0, 178.0))) == [0]
+    assert list(docids_in_box(reader, (-15.0, -178.0), (-18.0, -179.9))) == [0]
     assert not docids_in_box(reader, (-15.0, 30.0), (-18.0, 10.0))
 
 
-def test_the_grid_covers_the_globe_evenly() -> None:
-    centres = cell_centres()
-    assert len(centres) == 122
-    nearest = [min(math.dist(one, other) for other in centres if other != one) for one in centres]
-    assert min(nearest) > 0.25 and max(nearest) < 0.40
+@pytest.mark.parametrize("region", [
+    lambda reader: docids_in_box(reader, *WORLD),
+    lambda reader: docids_in_circle(reader, (48.0, 2.0), 2.1e7),
+    lambda reader: docids_in_polygon(reader, [(-90.0, -180.0), (-90.0, 180.0), (90.0, 180.0), (90.0, -180.0)]),
+], ids=["box", "circle", "polygon"])
+def test_a_region_around_the_world_holds_everything(region) -> None:
+    everything = (*GEOMETRIES[:-1], ALASKA, CHUKOTKA, NORWAY, FIJI, ARCTIC, ANTARCTICA, RING_LAND, geometry("Point", [180, 0]),
+                  geometry("Point", [-180, 90]), geometry("LineString", [[170, 10], [-170, 10]]))
+    assert list(region(shapes(*everything))) == list(range(len(everything)))
 
 
-@given(POINT)
-def test_every_position_is_in_the_cell_of_the_nearest_centre(point) -> None:
-    (cell,) = cells_of(Shape([(point[1], point[0])]))
-    assert math.dist(cell_centres()[cell], direction(point)) < 0.23
+def test_a_point_at_the_antimeridian_lies_on_both_sides() -> None:
+    reader = shapes(geometry("Point", [180, 0]), geometry("Point", [-180, 0]), geometry("Point", [0, 0]))
+    for left, right in ((170.0, 180.0), (-180.0, -170.0), (170.0, -170.0), (180.0, 180.0), (-180.0, -180.0)):
+        assert list(docids_in_box(reader, (1.0, right), (-1.0, left))) == [0, 1], (left, right)
+    assert list(docids_in_circle(reader, (0.0, 179.9), 20_000)) == list(docids_in_circle(reader, (0.0, -179.9), 20_000)) == [0, 1]
+    assert list(docids_in_polygon(reader, [(-1.0, 179.0), (1.0, 179.0), (1.0, -179.0), (-1.0, -179.0)])) == [0, 1]
 
 
-def test_a_geometry_touches_the_cells_that_it_encloses() -> None:
-    around = Shape(polygons=[[[(-60.0, -60.0), (60.0, -60.0), (60.0, 60.0), (-60.0, 60.0), (-60.0, -60.0)]]])
-    assert cells_of(Shape([(0.0, 0.0)])) <= cells_of(around)
-    assert not cells_of(Shape([(150.0, 0.0)])) <= cells_of(around)
+def test_a_pole_has_all_longitudes() -> None:
+    reader = shapes(geometry("Point", [0, 90]), geometry("Point", [77, 90]), geometry("Point", [0, -90]))
+    assert list(docids_in_box(reader, (90.0, 110.0), (80.0, 100.0))) == [0, 1]
+    assert list(docids_in_circle(reader, (89.0, 180.0), 200_000)) == [0, 1]
+
+
+def test_documents_around_a_pole() -> None:
+    reader = shapes(ARCTIC, ANTARCTICA, RING_LAND)
+    for longitude in (-180.0, -100.0, 0.0, 45.0):
+        assert list(docids_in_circle(reader, (89.9, longitude), 1000)) == [0]
+        assert list(docids_in_circle(reader, (-89.9, longitude), 1000)) == [1]
+        assert list(docids_in_circle(reader, (70.0, longitude + 90.0 if longitude < 0 else longitude), 1000)) in ([2], [0, 2])
+        assert not docids_in_circle(reader, (0.0, longitude), 1000)
+
+
+def test_a_document_between_the_same_meridian_goes_around_the_world() -> None:
+    reader = shapes(rectangle(-180, -85, 180, 85))
+    assert list(docids_in_circle(reader, (40.0, 20.0), 1000)) == [0]
+    assert not docids_in_circle(reader, (89.0, 20.0), 1000)
+
+
+def is_in_triangle(corners: list[tuple[float, float]], place: tuple[float, float]) -> float:
+    """Above 0 if a place lies inside the spherical triangle, below 0 outside; near 0 at its sides. Latitude first."""
+    def side(one: tuple[float, ...], other: tuple[float, ...], towards: tuple[float, ...]) -> float:
+        cross = (one[1] * other[2] - one[2] * other[1], one[2] * other[0] - one[0] * other[2], one[0] * other[1] - one[1] * other[0])
+        return sum(a * b for a, b in zip(cross, towards)) / math.hypot(*cross)
+
+    a, b, c = map(direction, corners)
+    turn = math.copysign(1, side(a, b, c))
+    at = direction(place)
+    return min(turn * side(*ends, at) for ends in ((a, b), (b, c), (c, a)))
+
+
+def is_plain(corners: list[tuple[float, float]]) -> bool:
+    """Has a triangle an inside without doubt? Not if it is thin, or has corners far apart."""
+    a, b, c = map(direction, corners)
+    return all(0.1 < math.dist(*ends) < 1.9 for ends in ((a, b), (b, c), (c, a))) and is_in_triangle(
+        corners, antipodeless_middle(corners)) > 0.05
+
+
+def antipodeless_middle(corners: list[tuple[float, float]]) -> tuple[float, float]:
+    x, y, z = (sum(numbers) for numbers in zip(*map(direction, corners)))
+    return math.degrees(math.atan2(z, math.hypot(x, y))), math.degrees(math.atan2(y, x))
+
+
+PLACES = st.lists(POINT, min_size=1, max_size=8)
+TRIANGLE = st.lists(POINT, min_size=3, max_size=3).filter(is_plain)
+_DOUBT = 0.002  # sines: 12 km, more than what an outline of straight steps is off
+
+
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(PLACES, TRIANGLE)
+def test_a_polygon_finds_what_lies_inside_on_the_globe(places, corners) -> None:
+    found = docids_in_polygon(shapes(*(geometry("Point", [y, x]) for x, y in places)), corners)
+    for docid, place in enumerate(places):
+        inside = is_in_triangle(corners, place)
+        assert abs(inside) < _DOUBT or (inside > 0) == (docid in found), (place, inside)
+
+
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(st.lists(TRIANGLE, min_size=1, max_size=4), PLACES)
+def test_geometries_are_found_by_what_lies_inside_on_the_globe(triangles, places) -> None:
+    reader = shapes(*(geometry("Polygon", [[[y, x] for x, y in corners]]) for corners in triangles))
+    for place in places:
+        found = docids_in_circle(reader, place, 100)
+        for docid, corners in enumerate(triangles):
+            inside = is_in_triangle(corners, place)
+            assert abs(inside) < _DOUBT or (inside > 0) == (docid in found), (place, corners, inside)
+
+
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(PLACES, POINT, st.floats(1000, 2.0e7))
+def test_a_circle_of_any_size_finds_what_is_near(places, centre, metres) -> None:
+    found = docids_in_circle(shapes(*(geometry("Point", [y, x]) for x, y in places)), centre, metres, 1000)
+    for docid, place in enumerate(places):
+        away = distance(centre, place)
+        assert abs(away - metres) < 1000 + metres / 500 or (away < metres) == (docid in found), (place, away)
+
+
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(PLACES, POINT, POINT)
+def test_a_box_finds_points_and_geometries_alike(places, one, other) -> None:
+    (top, left), (bottom, right) = (one, other) if one[0] >= other[0] else ((one[0], other[1]), (other[0], one[1]))
+    top, bottom = max(one[0], other[0]), min(one[0], other[0])
+    found = docids_in_box(shapes(*(geometry("Point", [y, x]) for x, y in places)), (top, right), (bottom, left))
+    for docid, (latitude, longitude) in enumerate(places):
+        turn = (longitude - left) % 360
+        is_between = turn <= (right - left if left <= right else right - left + 360) or abs(latitude) == 90
+        assert (docid in found) == (bottom <= latitude <= top and is_between) or turn in (0.0, 360.0) or turn > 359.999999

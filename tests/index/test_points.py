@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.base.docids import DocIds
+from svcd.geo.geometry import is_wide
 from svcd.geo.sphere import Point, direction, distance
 from svcd.index import geo_reader, geo_writer
 from svcd.index.geo_writer import StoredShape
@@ -161,4 +162,5 @@ def test_shapes_are_found_by_their_boxes(history, asked) -> None:
                     docid: sides for docid, sides in held.items() if sides
                     and sides[0] <= north and sides[1] <= east and sides[2] >= south and sides[3] >= west}
                 assert all(reader.geo.geometry(docid) == repr(held[docid]).encode() for docid in found)
+            assert dict(reader.geo.wide_geometries()) == {docid: sides for docid, sides in held.items() if sides and is_wide(sides)}
         writer.close()

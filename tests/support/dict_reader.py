@@ -14,7 +14,7 @@ from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.base.doc_values import DocValues
 from svcd.base.positions import FIELD_SHIFT, bucketed_position
 from svcd.geo.geojson import read_geojson
-from svcd.geo.geometry import Shape
+from svcd.geo.geometry import Shape, is_wide
 from svcd.geo.sphere import Bounds, Point, direction, distance
 from svcd.query.reader import WORD_MARK, Value
 from svcd.schema import documents
@@ -284,6 +284,7 @@ class DictGeo:
     def __init__(self, documents: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
         self._documents = documents
         self.settings = settings
+        self._shapes: dict[int, Shape | None] = {}  # read once: outlines are long
 
     def located_docids(self) -> DocIds:
         return _where(len(self._documents), lambda docid: self._point(docid) is not None)
@@ -306,8 +307,10 @@ class DictGeo:
         return DocIds([docid for docid, place in places if distance(point, place) <= metres])
 
     def _geometry(self, docid: int) -> Shape | None:
-        is_kept = self.settings.filterable.names("_geojson")
-        return read_geojson(self._documents[docid].get("_geojson")) if is_kept else None
+        if docid not in self._shapes:
+            is_kept = self.settings.filterable.names("_geojson")
+            self._shapes[docid] = read_geojson(self._documents[docid].get("_geojson")) if is_kept else None
+        return self._shapes[docid]
 
     def geometries_meeting(self, sides: Bounds) -> Iterator[tuple[int, Bounds]]:
         south, west, north, east = sides
@@ -315,6 +318,10 @@ class DictGeo:
             own = (shape := self._geometry(docid)) and shape.bounds()
             if own and own[0] <= north and own[1] <= east and own[2] >= south and own[3] >= west:
                 yield docid, own
+
+    def wide_geometries(self) -> list[tuple[int, Bounds]]:
+        shapes = {docid: self._geometry(docid) for docid in range(len(self._documents))}
+        return [(docid, shape.bounds()) for docid, shape in shapes.items() if shape and is_wide(shape.bounds())]
 
     def geometry(self, docid: int) -> bytes:
         shape = self._geometry(docid)
