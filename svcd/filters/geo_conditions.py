@@ -15,6 +15,7 @@ from svcd.filters import lexer
 from svcd.filters.lexer import FilterError, fail, piece, rest
 from svcd.filters.requirements import GEOJSON, check_geo
 from svcd.filters.tree import BoundingBox, Condition, Geo, Polygon, Radius, Token
+from svcd.geo.cells import cells_of, crosses_antimeridian
 from svcd.geo.geometry import (
     HALF_TURN,
     QUERY_STEP_M,
@@ -22,12 +23,14 @@ from svcd.geo.geometry import (
     Area,
     Ring,
     Shape,
+    circle,
     circle_rings,
     closed,
     densify,
     is_wide,
     rectangle,
     unpacked,
+    unrolled,
     unrolled_outline,
 )
 from svcd.geo.sphere import Bounds, Point
@@ -54,6 +57,8 @@ _UPSIDE_DOWN = "The top latitude `{top}` is below the bottom latitude `{bottom}`
 DEFAULT_RESOLUTION = 125
 _LEAST_RESOLUTION, _MOST_RESOLUTION = 3, 1000
 _MOST_LONGITUDE = 180.0
+# The sides of narrower boxes are great circles, as recorded; those of wider ones would bend over the poles.
+_WIDE_BOX = 90.0
 _TURNS = (-2 * TURN, -TURN, 0.0, TURN, 2 * TURN)  # unrolled outlines begin between -180 and 180, and may be two turns wide
 
 
@@ -251,7 +256,8 @@ def docids_in_circle(reader: Reader, centre: Point, metres: float, resolution: i
     docids = reader.geo.docids_within(centre, metres) if _is_filterable(reader, GEO) else EMPTY
     if not _is_filterable(reader, GEOJSON):
         return docids
-    return docids | _intersecting(reader, *circle_rings(*centre, metres, resolution, QUERY_STEP_M))
+    return (docids | _intersecting(reader, *circle_rings(*centre, metres, resolution, QUERY_STEP_M))
+            | _sharing_cells(reader, densify(circle(*centre, metres, resolution), QUERY_STEP_M)))
 
 
 def docids_in_box(reader: Reader, top_right: Point, bottom_left: Point) -> DocIds:
@@ -263,7 +269,11 @@ def docids_in_box(reader: Reader, top_right: Point, bottom_left: Point) -> DocId
     docids = _points_between(reader, top, right, bottom, left) if _is_filterable(reader, GEO) else EMPTY
     if not _is_filterable(reader, GEOJSON):
         return docids
-    return docids | _intersecting(reader, rectangle(left, bottom, right if left <= right else right + TURN, top))
+    width = right - left if left <= right else right - left + TURN
+    if width > _WIDE_BOX:
+        return docids | _intersecting(reader, rectangle(left, bottom, left + width, top))
+    ring = densify(closed([(right, top), (left, top), (left, bottom), (right, bottom)]), QUERY_STEP_M)
+    return docids | _intersecting(reader, unrolled_outline(ring)) | _sharing_cells(reader, ring)
 
 
 def docids_in_polygon(reader: Reader, points: Sequence[Point]) -> DocIds:
@@ -274,7 +284,7 @@ def docids_in_polygon(reader: Reader, points: Sequence[Point]) -> DocIds:
     if not _is_filterable(reader, GEOJSON):
         return EMPTY
     ring = densify(closed((longitude, latitude) for latitude, longitude in points), QUERY_STEP_M)
-    return _intersecting(reader, unrolled_outline(ring))
+    return _intersecting(reader, unrolled_outline(ring)) | _sharing_cells(reader, ring)
 
 
 def _is_filterable(reader: Reader, name: str) -> bool:
@@ -299,6 +309,20 @@ def _intersecting(reader: Reader, *rings: Ring) -> DocIds:
         verdict = region.intersects_bounds(bounds)
         if region.intersects(unpacked(reader.geo.geometry(docid))) if verdict is None else verdict:
             docids.append(docid)
+    return DocIds(docids)
+
+
+def _sharing_cells(reader: Reader, ring: Ring) -> DocIds:
+    """What the reference engine finds with an outline over the antimeridian, too much included (svcd.geo.cells)."""
+    if not crosses_antimeridian(ring) or max(outline := unrolled(ring))[0] - min(outline)[0] > _WIDE_BOX:
+        return EMPTY
+    area, cells = Area(ring), cells_of(Shape(polygons=[[ring]]))
+    docids = []
+    for docid, bounds in reader.geo.geometries_meeting(area.bounds):
+        if area.intersects_bounds(bounds) is not False:
+            shape = unpacked(reader.geo.geometry(docid))
+            if area.intersects(shape) and not cells.isdisjoint(cells_of(shape)):
+                docids.append(docid)
     return DocIds(docids)
 
 
