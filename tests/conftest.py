@@ -10,6 +10,7 @@ from hypothesis import settings
 
 from svcd.text import segmenters
 from tests.conformance import ratchet
+from tests.support import open_connections
 from tests.support.daemon import ROOT, Daemon, running
 from tests.support.scripted_server import Reply, Script, ScriptedServer
 
@@ -19,6 +20,8 @@ PLAYED = pytest.StashKey["subprocess.Popen[str]"]()
 # The suite often runs beside other work: how long one example takes says nothing about the code under test.
 settings.register_profile("svcd", deadline=None)
 settings.load_profile("svcd")
+
+open_connections.watch()
 
 
 @pytest.hookimpl(trylast=True)
@@ -37,6 +40,21 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if (played := config.stash.get(PLAYED, None)) is not None and played.poll() is None:
         played.terminate()
         played.wait()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _connections_are_closed() -> Iterator[None]:
+    """What opens an SQLite connection closes it: one that waits to be collected keeps its file, its lock and three descriptors."""
+    before = open_connections.unclosed()
+    yield
+    left = [place for number, place in open_connections.unclosed().items() if number not in before]
+    assert not left, "connections are left open, which were opened at\n" + "\n".join(sorted(set(left)))
+
+
+@pytest.fixture(autouse=True)
+def _held_connections_are_closed() -> Iterator[None]:
+    yield
+    open_connections.close_held()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -37,25 +38,25 @@ def path_of(index_path: Path) -> Path:
 
 
 class KeptEmbeddings:
-    """The file of one index, opened when something is kept or looked for.
+    """The file of one index, opened while something is kept or looked for.
 
     Without room on the disk nothing is kept. A file that cannot be read, as a power cut may leave it, is deleted.
     """
 
     def __init__(self, index_path: Path) -> None:
         self._files = [index_path.with_name(index_path.name + suffix) for suffix in SUFFIXES]
-        self._connection: sqlite3.Connection | None = None
 
     def find(self, keys: Iterable[bytes]) -> dict[bytes, array[float]]:
         """The vectors that are kept, of those of these keys."""
         found: dict[bytes, array[float]] = {}
-        if self._connection is None and not self._files[0].exists():
+        if not self._files[0].exists():
             return found
         try:
-            for portion in statement_portions(list(keys)):
-                rows = self._opened().execute(
-                    f"SELECT key, vector FROM embeddings WHERE key IN ({placeholders(portion)})", portion)
-                found.update((key, from_bytes(stored, len(stored) // 4)[0]) for key, stored in rows)
+            with self._opened() as connection:
+                for portion in statement_portions(list(keys)):
+                    rows = connection.execute(
+                        f"SELECT key, vector FROM embeddings WHERE key IN ({placeholders(portion)})", portion)
+                    found.update((key, from_bytes(stored, len(stored) // 4)[0]) for key, stored in rows)
         except sqlite3.DatabaseError:
             self.discard()
         return found
@@ -78,26 +79,25 @@ class KeptEmbeddings:
 
     def failure(self, keys: Sequence[bytes]) -> tuple[str, str] | None:
         """Fault and reason that are kept of one of these keys, or None."""
-        if self._connection is None and not self._files[0].exists():
+        if not self._files[0].exists():
             return None
-        for key in keys:
-            row = self._opened().execute("SELECT fault, reason FROM failures WHERE key = ?", (key,)).fetchone()
-            if row:
-                return row[0], row[1]
+        with self._opened() as connection:
+            for key in keys:
+                row = connection.execute("SELECT fault, reason FROM failures WHERE key = ?", (key,)).fetchone()
+                if row:
+                    return row[0], row[1]
         return None
 
-    def _opened(self) -> sqlite3.Connection:
-        if self._connection is None:
-            self._connection = sqlite3.connect(self._files[0])
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        """The file, for one transaction: the batches that keep embeddings end in many ways, and none leaves it open."""
+        with closing(sqlite3.connect(self._files[0])) as connection, connection:
             for statement in _PREPARE:
-                self._connection.execute(statement)
-        return self._connection
+                connection.execute(statement)
+            yield connection
 
     def discard(self) -> None:
         """Delete the file: the batch is committed."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
         for file in self._files:
             file.unlink(missing_ok=True)
 

@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_each_format_gives_the_same_documents(tmp_path, name):
 
 
 def test_a_table_gives_its_rows(tmp_path):
-    with sqlite3.connect(tmp_path / "films.db") as database:
+    with closing(sqlite3.connect(tmp_path / "films.db")) as database, database:
         database.execute("CREATE TABLE films(id, title, poster)")
         database.executemany("INSERT INTO films VALUES (:id, :title, x'00')", FILMS)
     target = Target()
@@ -135,7 +136,7 @@ def test_what_cannot_be_imported_says_why(tmp_path, monkeypatch, named, words):
     (tmp_path / "a.txt").write_text("x")
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad.ndjson.gz").write_bytes(b"no gzip")
-    with sqlite3.connect("films.db") as database:
+    with closing(sqlite3.connect("films.db")) as database, database:
         database.execute("CREATE TABLE films(id)")
     with pytest.raises(CommandFailed, match=words):
         imported(Target(), named)

@@ -63,16 +63,16 @@ def test_too_few_descriptors_prevent_the_start_with_a_clear_error(tmp_path: Path
 # While the file exists, the system refuses threads and processes, as with `ulimit -u` or a limit of a cgroup (which does not bind root).
 PRELUDE = """
 import os, subprocess, threading
-start_thread, start_process = threading._start_new_thread, subprocess.Popen._execute_child
+start_thread, start_process = threading.Thread.start, subprocess.Popen.__init__
 def refuse_thread(*args):
     if os.path.exists("none"):
         raise RuntimeError("can't start new thread")
     return start_thread(*args)
-def refuse_process(*args):
+def refuse_process(*args, **kwargs):
     if os.path.exists("none"):
         raise BlockingIOError(11, "Resource temporarily unavailable")
-    return start_process(*args)
-threading._start_new_thread, subprocess.Popen._execute_child = refuse_thread, refuse_process
+    return start_process(*args, **kwargs)
+threading.Thread.start, subprocess.Popen.__init__ = refuse_thread, refuse_process
 """
 
 

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -211,11 +212,13 @@ def test_a_reader_without_room_sees_what_is_written_meanwhile(tmp_path: Path) ->
 
 
 def test_a_makeshift_reader_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    open_writer(tmp_path / "films.sqlite").execute("CREATE TABLE films(title)")
+    with closing(open_writer(tmp_path / "films.sqlite")) as writer:
+        writer.execute("CREATE TABLE films(title)")
     pool = ReadPool()
     monkeypatch.setattr("svcd.index.connections.open_reader", lambda path: sqlite3.connect(path, factory=FullDiskReader))
     with pool.transaction(tmp_path / "films.sqlite") as first:
         pass
     with pytest.raises(sqlite3.ProgrammingError):
         first.execute("SELECT 1")
-    assert type(open_reader(tmp_path / "films.sqlite")) is sqlite3.Connection
+    with closing(open_reader(tmp_path / "films.sqlite")) as reader:
+        assert not isinstance(reader, FullDiskReader)

@@ -50,10 +50,9 @@ def test_a_damaged_file_is_thrown_away(tmp_path: Path) -> None:
     assert kept.find(KEYS) == {KEYS[0]: VECTORS[0]}
 
 
-def test_without_room_nothing_is_kept(tmp_path: Path) -> None:
+def test_without_room_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = KeptEmbeddings(tmp_path / "i.sqlite")
     kept.keep(KEYS[:1], VECTORS[:1])
-    assert kept._connection
-    kept._connection.execute("PRAGMA max_page_count = 5")
+    monkeypatch.setattr(kept_embeddings, "_PREPARE", (*kept_embeddings._PREPARE, "PRAGMA max_page_count = 5"))
     kept.keep(KEYS[1:], VECTORS[1:])
     assert kept.find(KEYS) == {KEYS[0]: VECTORS[0]}

@@ -31,6 +31,7 @@ from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
 from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.schema.field_values import FieldValues, stored_form
+from tests.support import open_connections
 
 NUMBERS = [-math.inf, -2.5, -1.0, -0.0, 0.0, 1e-300, 1.0, 1.5, 2.0, 1e15, 1e300]
 TEXTS = [" ", "\t", "a", "A", " a ", "ab", "b", "B\0", "É", "é", "z\U0001f600", "\ud7ff", "true"]
@@ -69,7 +70,7 @@ def play(writer: IndexWriter, history: list[list[tuple[int, Any]]], documents: D
 
 
 def reader_of(path: Path, cache: Cache | None = None) -> IndexReader:
-    connection = open_reader(path)
+    connection = open_connections.until_the_end_of_the_test(open_reader(path))
     connection.execute("BEGIN")
     return IndexReader(connection, "index", cache or Cache(1 << 20))
 
@@ -207,6 +208,7 @@ def test_answers_are_those_of_the_documents_and_are_carried_over_writes() -> Non
                 check(reader_of(path, cache), documents)
             check(reader_of(path), documents)
             writer.close()
+            open_connections.close_held()
 
     holds()
 

@@ -28,6 +28,7 @@ from svcd.index.vector_writer import StoredVectors, VectorWriter
 from svcd.vectors import nearest
 from svcd.vectors.sketches import SketchForm
 from svcd.vectors.vector import cosine_distance, quantized_bytes, quantized_distance, vector_of
+from tests.support import open_connections
 
 Entries = dict[int, list[array]]
 
@@ -133,6 +134,7 @@ def test_the_nearest_after_any_history(is_quantized: bool, small_rows: None, wit
                 candidates = DocIds(range(100)) if chosen.random() < 0.4 else DocIds(chosen.sample(range(70), chosen.randint(0, 60)))
                 query, limit = random_vector(chosen, dimensions), chosen.choice((0, 1, 3, 10, 1000))
                 assert index.reader().nearest("e", query, candidates, limit) == index.expected(query, candidates, limit)
+        index.connection.close()
 
     check()
 
@@ -146,8 +148,10 @@ def filled(path: str, is_quantized: bool = False, count: int = 3000, dimensions:
 
 
 @pytest.fixture(scope="module")
-def large() -> Index:
-    return filled(":memory:")
+def large() -> Iterator[Index]:
+    index = filled(":memory:")
+    yield index
+    index.connection.close()
 
 
 def recall(index: Index, queries: Sequence[array], candidates: DocIds, limit: int) -> float:
@@ -179,6 +183,7 @@ def test_planes_with_fewer_bits_when_memory_is_short(large: Index) -> None:
 
 def test_quantized_vectors_are_found_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     index = filled(":memory:", True, 1500)
+    open_connections.until_the_end_of_the_test(index.connection)
     monkeypatch.setattr(VectorReader, "_rows", None)
     for candidates in (DocIds(range(2000)), DocIds(range(0, 1500, 2))):
         for docid in range(0, 1500, 500):
@@ -188,6 +193,7 @@ def test_quantized_vectors_are_found_exactly(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_reader_in_an_old_transaction_finds_what_was_there(tmp_path: Path) -> None:
     index = filled(str(tmp_path / "index.sqlite"), True, 1200)
+    open_connections.until_the_end_of_the_test(index.connection)
     query = index.held[7][0]
     everything = DocIds(range(5000))
     before = index.expected(query, everything, 5)
@@ -205,6 +211,7 @@ def test_a_reader_in_an_old_transaction_finds_what_was_there(tmp_path: Path) -> 
 
 def test_embedders_that_are_not_there_have_nothing() -> None:
     index = Index(":memory:", 2, False)
+    open_connections.until_the_end_of_the_test(index.connection)
     reader = index.reader()
     assert reader.nearest("none", vector_of([1, 2]), DocIds([1]), 5) == []
     assert reader.nearest("e", vector_of([1, 2]), DocIds([1]), 5) == []

@@ -13,6 +13,7 @@ import sqlite3
 import tempfile
 from array import array
 from collections.abc import Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from svcd.index import schema, vector_writer
 from svcd.index.vector_rows import EMBEDDED, FIRST_FRAGMENT, FIXED, GIVEN, stored_bytes, stored_vectors
 from svcd.index.vector_writer import StoredVectors, VectorWriter
 from svcd.index.writer import DocumentChange, IndexWriter
+from tests.support import open_connections
 
 NUMBER = st.floats(width=32, allow_nan=False) | st.sampled_from([0.0, -0.0, 1e-45, -1e-45])
 EMBEDDERS = {"a": 3, "b": 65}
@@ -58,9 +60,9 @@ HISTORY = st.lists(st.dictionaries(DOCID, st.none() | CHANGE, max_size=6), max_s
 
 @cache
 def empty_index() -> bytes:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    schema.prepare(connection, schema.INDEX)
-    return connection.serialize()
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        schema.prepare(connection, schema.INDEX)
+        return connection.serialize()
 
 
 def add_embedders(vectors: VectorWriter, is_quantized: bool = False) -> VectorWriter:
@@ -71,7 +73,7 @@ def add_embedders(vectors: VectorWriter, is_quantized: bool = False) -> VectorWr
 
 def new_writer(is_quantized: bool = False) -> VectorWriter:
     """A writer of vectors alone, in memory."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection = open_connections.until_the_end_of_the_test(sqlite3.connect(":memory:", isolation_level=None))
     connection.deserialize(empty_index())
     return add_embedders(VectorWriter(connection), is_quantized)
 

@@ -9,6 +9,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,10 +25,10 @@ BATCH = BegunBatch(3, [1, 2, 5], "documents", "all", 17)
 
 
 @pytest.fixture
-def connection(tmp_path: Path) -> sqlite3.Connection:
-    made = open_writer(tmp_path / "instance.sqlite")
-    schema.prepare(made, schema.INSTANCE)
-    return made
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(open_writer(tmp_path / "instance.sqlite")) as made:
+        schema.prepare(made, schema.INSTANCE)
+        yield made
 
 
 def test_1_the_position_comes_out_as_it_went_in(connection: sqlite3.Connection) -> None:

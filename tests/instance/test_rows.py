@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,10 @@ from svcd.instance.rows import TABLES, Row, RowChange, RowWriter, always, read_r
 
 
 @pytest.fixture
-def connection(tmp_path: Path) -> sqlite3.Connection:
-    made = open_writer(tmp_path / "instance.sqlite")
-    schema.prepare(made, schema.INSTANCE)
-    return made
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(open_writer(tmp_path / "instance.sqlite")) as made:
+        schema.prepare(made, schema.INSTANCE)
+        yield made
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ ORPHAN_S = 30.0  # a process that has just started may not notice at once on a b
 _BANNER = re.compile(r"address\s+https?://127\.0\.0\.1:(\d+)")
 _ERROR = re.compile(r"^\S+ ERROR .*(?:\n  .*)*", re.MULTILINE)
 _TRACEBACK = re.compile(r"^Traceback .*\n(?:[ \t].*\n)+(.*)", re.MULTILINE)
+_WARNING = re.compile(r"^\w+Warning: .*", re.MULTILINE)  # where no code could catch it
 _UNFINISHED = "/tasks?statuses=enqueued,processing&limit=0"
 
 Content = bytes | str | Iterable[bytes] | None
@@ -87,7 +88,8 @@ class Daemon:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._shell, sys.executable, *self._module, "--http-addr", "127.0.0.1:0", "--db-path", str(self.data),
-                 "--no-analytics", *self._args], cwd=self.folder, env={**environ, "PYTHONPATH": str(ROOT), **self._variables},
+                 "--no-analytics", *self._args], cwd=self.folder,
+                env={**environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **self._variables},
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
 
     def _announced(self, begin: int) -> int:
@@ -151,10 +153,11 @@ class Daemon:
             raise
 
     def bugs(self, expected: str | None = None) -> list[str]:
-        """What the log tells of bugs: there must be none. An indexing process that finds nobody to answer any more
+        """What the log tells of bugs and of Python's warnings: there must be none. An indexing process that finds nobody to answer any more
         is none, and neither is what has the expected text in it."""
         said = self.log.read_text(errors="replace")
         found = [error.strip() for error in _ERROR.findall(said)]
+        found += _WARNING.findall(said)
         found += [end for end in _TRACEBACK.findall(said) if not end.startswith("BrokenPipeError")]
         return [bug for bug in found if expected is None or expected not in bug]
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,8 @@ def put(path: Path, *batches: list[dict[str, Any]]) -> list[list[int]]:
 
 
 def tables(path: Path) -> list[Any]:
-    connection = sqlite3.connect(path)
-    return [connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in TABLES]
+    with closing(sqlite3.connect(path)) as connection:
+        return [connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in TABLES]
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +59,8 @@ def test_names_are_numbered_in_the_order_of_the_documents(tmp_path: Path) -> Non
     path = tmp_path / "i.sqlite"
     fresh = [{"id": number, "o": {f"f{number}": 1}} for number in range(2, 7)]
     put(path, [{"id": 1}], [*fresh, {"id": 1, "o": {"older": 1}}])
-    names = sqlite3.connect(path).execute("SELECT name FROM fields ORDER BY fid").fetchall()
+    with closing(sqlite3.connect(path)) as connection:
+        names = connection.execute("SELECT name FROM fields ORDER BY fid").fetchall()
     assert [name for (name,) in names] == ["id", "o", *(f"o.f{number}" for number in range(2, 7)), "o.older"]
 
 

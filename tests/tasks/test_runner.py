@@ -10,12 +10,12 @@
 """
 from __future__ import annotations
 
+import sqlite3
+import threading
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-import sqlite3
-import threading
 
 import pytest
 
@@ -514,10 +514,10 @@ def test_a_full_disk_fails_the_batch_with_a_clear_error(harness: TaskHarness, mo
 
 def fill_the_disk(writer: IndexWriter, _changes: Any, _encoded: Any) -> None:
     """Raise what SQLite raises when a database cannot grow."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.execute("PRAGMA max_page_count = 2")
-    connection.execute("CREATE TABLE full(value)")
-    connection.execute("INSERT INTO full VALUES (zeroblob(1000000))")
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute("PRAGMA max_page_count = 2")
+        connection.execute("CREATE TABLE full(value)")
+        connection.execute("INSERT INTO full VALUES (zeroblob(1000000))")
 
 
 def test_files_that_no_row_names_go_at_the_start(harness: TaskHarness) -> None:
