@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from svcd.base import logs
+from svcd.base import files, logs
 from svcd.cli.config import Config, ConfigError
 from svcd.cli.options import BY_NAME
 from svcd.http.sockets import listen
@@ -55,8 +55,8 @@ def remove_on_failure(folder: Path) -> Iterator[Callable[[], None]]:
     imported, or another svcd has started on it meanwhile.
     """
     is_kept = False
-    parents = [parent for parent in folder.absolute().parents if not parent.exists()]
-    was_new, was_there = _is_new(folder), folder.exists()
+    parents = [parent for parent in folder.absolute().parents if not files.exists(parent)]
+    was_new, was_there = _is_new(folder), files.exists(folder)
 
     def keep() -> None:
         nonlocal is_kept
@@ -87,7 +87,7 @@ def _remove(folder: Path, made: Sequence[Path]) -> None:
 
 def _is_empty_instance(path: Path) -> bool:
     """Does the file of an instance have no tasks, indexes, keys, webhooks and features?"""
-    if not path.exists():
+    if not files.exists(path):
         return True
     try:
         with closing(open_reader(path)) as reader:
@@ -140,7 +140,7 @@ def _should_import(config: Config, kind: str, path: Path) -> bool:
             return False
         raise ConfigError(f"{config.where(f'import_{kind}')}: the database {config.db_path} already exists; move it away, "
                           f"or start with it unchanged by {BY_NAME[f'ignore_{kind}_if_db_exists'].flag}")
-    if not path.exists():
+    if not files.exists(path):
         if getattr(config, f"ignore_missing_{kind}"):
             return False
         raise ConfigError(f"{config.where(f'import_{kind}')}: there is no {kind} {path}; name one that is there, or start "
@@ -149,4 +149,4 @@ def _should_import(config: Config, kind: str, path: Path) -> bool:
 
 
 def _is_new(folder: Path) -> bool:
-    return not folder.exists() or folder.is_dir() and not any(folder.iterdir())
+    return not files.exists(folder) or folder.is_dir() and not any(folder.iterdir())

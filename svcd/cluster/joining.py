@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from svcd.base import logs
+from svcd.base import files, logs
 from svcd.cluster.log import Log, Record, Trimmed, Unavailable
 from svcd.cluster.members import CLUSTER, NODES
 from svcd.index import schema
@@ -121,7 +121,7 @@ def _reaches(log: Log, applied: int) -> bool:
 
 def _has_content(folder: Path) -> bool:
     path = folder / _INSTANCE
-    if not path.exists():
+    if not files.exists(path):
         return False
     with closing(open_reader(path)) as reader:
         return _has_rows(reader)
@@ -162,7 +162,7 @@ def _copy_a_peer(log: Log, folder: Path, name: str, master_key: str, unpack: Unp
 
 def _replace(folder: Path, copy: Path) -> None:
     """Put a copy into the place of a data folder. Raises FolderInUse."""
-    if not folder.exists():
+    if not files.exists(folder):
         copy.replace(folder)
         return
     with lock_folder(folder / "LOCK"):  # a daemon may run on it

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from svcd.base import machine
+from svcd.base import files, machine
 from svcd.base.errors import ApiError
 from svcd.index.connections import ReadPool
 from svcd.instance.keys import KeyReader
@@ -228,7 +228,7 @@ class DataFolderReader:
         try:
             return not self._readers.rows(f"{self._index_folder}/{uuid}.sqlite", "PRAGMA user_version")[0][0]
         except sqlite3.OperationalError:
-            if self.index_path(uuid).exists():
+            if files.exists(self.index_path(uuid)):
                 raise  # something else is wrong
             return True
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from svcd import __version__
-from svcd.base import logs
+from svcd.base import files, logs
 from svcd.index import kept_embeddings, schema
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.connections import keep_log, open_reader, open_writer, sync_folder
@@ -293,7 +293,7 @@ def _upgrade_indexes(folder: Path, instance: sqlite3.Connection) -> None:
         return
     for uuid, index_uid in instance.execute("SELECT uuid, uid FROM indexes ORDER BY uid").fetchall():
         path = folder / f"{uuid}.sqlite"
-        if path.exists():
+        if files.exists(path):
             try:
                 with closing(open_writer(path)) as connection:
                     schema.prepare(connection, schema.INDEX)
@@ -333,14 +333,14 @@ def lock_folder(path: Path) -> IO[str]:
 
 
 def _instance_uid(path: Path) -> str:
-    if not path.exists():
+    if not files.exists(path):
         _write_text(path, str(uuids.uuid4()))
     return path.read_text().strip()
 
 
 def _write_text(path: Path, text: str) -> None:
     """Write a small file atomically."""
-    if path.exists() and path.read_text() == text:
+    if files.exists(path) and path.read_text() == text:
         return
     fresh = path.with_name(path.name + ".new")
     with fresh.open("w") as file:
@@ -364,13 +364,13 @@ def reconcile(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
     connection: open on instance.sqlite.
     """
     rows = dict(connection.execute("SELECT uuid, uid FROM indexes"))
-    files = set(os.listdir(folder / "indexes"))
-    found = {name.partition(".")[0] for name in files}
+    present = set(os.listdir(folder / "indexes"))
+    found = {name.partition(".")[0] for name in present}
     for uuid in rows:
         name = f"{uuid}.sqlite"
-        if name in files and not {f"{name}-wal", f"{name}-shm"} <= files:
+        if name in present and not {f"{name}-wal", f"{name}-shm"} <= present:
             keep_log(_path(folder, uuid))
-    for uuid in [uuid for uuid in rows if f"{uuid}.sqlite" not in files]:
+    for uuid in [uuid for uuid in rows if f"{uuid}.sqlite" not in present]:
         logs.warn("an index has no file; its tasks fail until it is deleted, or the file is put back",
                   index=rows[uuid], file=f"indexes/{uuid}.sqlite")
     made: dict[str, tuple[int, str]] = {}
@@ -437,7 +437,7 @@ def _set_aside(folder: Path, uuid: str, outcomes: BatchOutcomes) -> None:
     aside.mkdir(exist_ok=True)
     for suffix in reversed(_SUFFIXES):  # the main file last: after a crash the next start moves the rest
         file = path.with_name(path.name + suffix)
-        if file.exists():
+        if files.exists(file):
             file.replace(aside / file.name)
     sync_folder(aside)
     logs.warn("the file of an index is newer than instance.sqlite, which does not name it; it is kept aside",

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
+from svcd.base import files
 from svcd.base.errors import ApiError, quoted_name
 from svcd.index.connections import sync_folder
 from svcd.validation import FieldError
@@ -88,7 +89,7 @@ def new_data_folder(folder: Path) -> Iterator[Path]:
     """
     target = folder.absolute()
     work = target.with_name(f".{target.name}.import")
-    made = [parent for parent in target.parents if not parent.exists()]
+    made = [parent for parent in target.parents if not files.exists(parent)]
     descriptor = _locked_work_folder(work)
     try:
         yield work / "data"
