@@ -15,7 +15,6 @@ import asyncio
 import base64
 import json
 import secrets
-import ssl
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -39,6 +38,7 @@ from svcd.cluster.log import (
     check_key,
     check_size,
 )
+from svcd.http.tls import client_context
 from svcd.validation.answers import MISFITS
 
 T = TypeVar("T")
@@ -424,7 +424,7 @@ class _Connection:
         """Connect. Raises OSError, nats.errors.Error."""
         host, port = self._server
         url = f"nats://[{host}]:{port}" if ":" in host else f"nats://{host}:{port}"
-        tls = ssl.create_default_context() if address.is_tls else None
+        tls = client_context() if address.is_tls else None
         async with asyncio.timeout(within_s):
             await self._client.connect(
                 [url], name="svcd", allow_reconnect=False, connect_timeout=within_s, error_cb=_ignored, closed_cb=self._lost,

@@ -11,7 +11,6 @@ import base64
 import http.client
 import json
 import secrets
-import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +28,7 @@ from svcd.cluster.log import (
     check_key,
     check_size,
 )
+from svcd.http.tls import client_context
 from svcd.validation.answers import MISFITS, shortened
 
 T = TypeVar("T")
@@ -297,7 +297,7 @@ class _Server:
     def __init__(self, host: str, port: int, address: Address) -> None:
         self._host = host
         self._port = port
-        self._tls = ssl.create_default_context() if address.is_tls else None
+        self._tls = client_context() if address.is_tls else None
         self._headers = {"Content-Type": "application/json"}
         if address.user is not None:
             pair = f"{address.user}:{address.password or ''}".encode()

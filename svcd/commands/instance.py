@@ -12,7 +12,6 @@ import os
 import re
 import secrets
 import signal
-import ssl
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from urllib.parse import quote, urlsplit
 import click
 
 from svcd.cli.config import load
+from svcd.http.tls import client_context
 
 FAILED, MISUSED, UNREACHABLE = 1, 2, 3
 TIMEOUT_S = 60.0
@@ -109,7 +109,7 @@ class Instance:
     def _connection(self) -> http.client.HTTPConnection:
         host, port = self._parts.hostname or "", self._parts.port
         if self._parts.scheme == "https":
-            return http.client.HTTPSConnection(host, port or 443, timeout=TIMEOUT_S, context=ssl.create_default_context())
+            return http.client.HTTPSConnection(host, port or 443, timeout=TIMEOUT_S, context=client_context())
         return http.client.HTTPConnection(host, port or 80, timeout=TIMEOUT_S)
 
     def finished(self, task_uid: int, tell: Tell = lambda task: None) -> Mapping[str, Any]:

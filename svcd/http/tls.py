@@ -1,4 +1,4 @@
-"""TLS: the context that the `--ssl-*` options describe, and a non-blocking transport (docs/http.md#tls).
+"""TLS: the context that the `--ssl-*` options describe, that of clients, and a non-blocking transport (docs/http.md#tls).
 
 Imported only when TLS is on.
 """
@@ -39,6 +39,17 @@ def tls_context(
         context.options |= ssl.OP_NO_TICKET
         # With OP_NO_TICKET, the tickets of TLS 1.3 only name sessions that are kept here.
         context.num_tickets = 2 if resumption else 0
+    return context
+
+
+def client_context() -> ssl.SSLContext:
+    """A client's context with the authorities of the system, or of SSL_CERT_FILE.
+
+    From 3.13 on Python refuses certificates without extensions that many private authorities leave out: one that a remote or an
+    embedder was reached with on Python 3.11 must not stop working with the interpreter's update.
+    """
+    context = ssl.create_default_context()
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 

@@ -30,6 +30,8 @@ _BETWEEN_ROWS = "  "  # a gap, so that no pair reaches from one document into th
 _POSITIONS = DocIds(range(FIRST_COLUMN << BLOCK_BITS))
 
 LeafRow = tuple[int, int, int, bytes]  # family, bitmap block, number of the portion, marshalled {leaf: set of codes}
+# The newest form that every Python from 3.11 on reads: a data folder outlives the interpreter that wrote it.
+_MARSHAL_FORM = 4
 _discard = deque[None](maxlen=0).extend
 
 
@@ -122,7 +124,7 @@ class LeafGatherer:
         families[Families.LETTERS] = {letter: (union_of(sets) & _POSITIONS).serialize() for letter, sets in letters.items()}
         for left, pairs in self._pairs.items():
             families[self._families.of_pairs(left)] = _serialized(pairs.leaves)
-        return [(family, block, portion, marshal.dumps(leaves)) for family, leaves in families.items() if leaves]
+        return [(family, block, portion, marshal.dumps(leaves, _MARSHAL_FORM)) for family, leaves in families.items() if leaves]
 
 
 def codes_of_documents(docids: DocIds) -> DocIds:

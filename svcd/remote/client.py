@@ -24,6 +24,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 from urllib.request import AbstractHTTPHandler, OpenerDirector, Request, getproxies, proxy_bypass
 
 from svcd import __version__
+from svcd.http.tls import client_context
 from svcd.remote import Failure, Undelivered
 from svcd.remote.guard import ForbiddenAddress, Guard
 
@@ -174,7 +175,7 @@ class Client:
     def _tls_context(self) -> ssl.SSLContext:
         """The TLS context; made once, because it reads all certificate authorities of the system."""
         with self._lock:
-            self._context = self._context or ssl.create_default_context()
+            self._context = self._context or client_context()
             return self._context
 
     def abort(self) -> None:

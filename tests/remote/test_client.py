@@ -212,6 +212,22 @@ def test_a_certificate_must_be_of_the_host_and_accepted(
     assert "not accepted: Hostname mismatch" in words and len(receiver.requests) == 1
 
 
+def test_a_certificate_of_a_plain_authority_is_accepted(receive: Receive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                        pem: Path) -> None:
+    """One as the commands of many manuals make it, without the extensions that Python asks for from 3.13 on."""
+    key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+    (tmp_path / "names").write_text("subjectAltName=DNS:localhost")
+    for command in (f"req -x509 {key} -days 2 -subj /CN=authority -keyout authority.key -out authority.pem",
+                    f"req {key} -subj /CN=localhost -keyout key.pem -out request.pem",
+                    "x509 -req -in request.pem -CA authority.pem -CAkey authority.key -CAcreateserial -days 2 -extfile names -out cert.pem"):
+        subprocess.run(["openssl", *command.split()], cwd=tmp_path, check=True, capture_output=True)
+    receiver = _receive_tls(receive, tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    here = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", receiver.port))]
+    Client(Guard(LOOPBACK, lambda *_, **__: here)).post(f"https://localhost:{receiver.port}/x", {}, [b"{}"], 2)
+    assert receiver.requests[0][1] == b"{}"
+
+
 def test_who_speaks_no_tls_is_a_failure(client: Client, receive: Receive) -> None:
     receiver = receive()
     receiver.handle = lambda connection: connection.sendall(b"HTTP/1.1 400 x\r\n\r\n")  # type: ignore[method-assign]
