@@ -68,7 +68,8 @@ def check(reader: IndexReader, held: Points, origin: Point, metres: float, candi
     place = direction(origin)
 
     def chord(docid: int) -> float:
-        return sum((a - b) * (a - b) for a, b in zip(direction(held[docid]), place))
+        x, y, z = (a - b for a, b in zip(direction(held[docid]), place))
+        return x * x + y * y + z * z  # not sum(), which rounds otherwise from Python 3.12 on
 
     for among in (candidates, reader.geo.located_docids()):
         expected = sorted((chord(docid), docid) for docid in held if docid in among)
