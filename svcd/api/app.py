@@ -140,6 +140,7 @@ class App:
         self._personalization = None if make_reranker is None else _personalization(searches, make_reranker)
         self._shows_page = shows_page
         self._node = node
+        self._is_damage_logged = False
 
     @property
     def searches(self) -> SearchQueue:
@@ -186,9 +187,19 @@ class App:
             return error_answer(error)
         except Exception as error:  # a bug or a broken machine: the traceback goes to the log only
             known = _system_error(error, self._instance.path)
-            if known.type == "internal":
+            if known.code == "internal" and (fault := self._instance.instance_fault(error)) is not None:
+                known = self._instance_error(fault)
+            if known.code == "internal":
                 logs.failure("request failed", error, method=request.method, path=_shown_path(request))
             return error_answer(known)
+
+    def _instance_error(self, fault: str) -> ApiError:
+        from svcd.index.damage import instance_error  # few instances ever need it
+
+        if not self._is_damage_logged:
+            self._is_damage_logged = True
+            logs.error("instance.sqlite is damaged", fault=fault)
+        return instance_error(fault)
 
     def _respond(self, request: Request, matched: Match | None) -> Response:
         if matched is None:

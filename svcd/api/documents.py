@@ -305,7 +305,7 @@ def _add(ctx: Context, method: str) -> HandlerResult:
         return _enqueued(
             ctx, "documentAdditionOrUpdate", {"receivedDocuments": payload.documents, "indexedDocuments": None},
             {"method": method, "primaryKey": ctx.query["primaryKey"], "mayCreate": not ctx.query["skipCreation"],
-             "mayCreateIndex": ctx.permission.may_create_index},
+             "mayCreateIndex": ctx.permission.may_create_index, "checksum": payload.checksum},
             payload=payload.path, payload_bytes=payload.bytes)
     except BaseException:
         payload.path.unlink(missing_ok=True)

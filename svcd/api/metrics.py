@@ -184,9 +184,12 @@ def _timings(traffic: Traffic) -> Iterator[Sample]:
 
 def _indexes(ctx: Context) -> Iterator[Family]:
     counts = {(row.uid,): row.stats.get("documents", 0) for row in ctx.instance.each_index()}
+    damaged = ctx.instance.damaged_indexes()
     last_update = ctx.instance.last_update()
     yield _gauge("svc_index_count", "Svc Index Count", len(counts))
     yield Family("svc_index_docs_count", GAUGE, "Svc Index Docs Count", labelled(("index",), counts))
+    yield Family("svc_damaged_index", GAUGE, "Svc Index In Whose File Damage Was Met", labelled(
+        ("index",), {(row.uid,): 1 for row in ctx.instance.each_index() if row.uuid in damaged} if damaged else {}))
     if last_update is not None:
         yield _gauge("svc_last_update", "Svc Last Update", last_update // quantities.SECOND)
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
+from zlib import crc32
 
 from svcd.base import json_text
 from svcd.base.errors import ApiError
@@ -300,11 +301,12 @@ Documents = Iterator[list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """A received upload. path: one JSON object a line; bytes: the size of that file."""
+    """A received upload. path: one JSON object a line; bytes, checksum: size and CRC-32 of that file."""
 
     path: Path
     documents: int
     bytes: int
+    checksum: int
 
 
 def payload_format(content_type: str | None, csv_delimiter: str | None) -> str:
@@ -332,9 +334,16 @@ def receive(chunks: Iterator[bytes], content_type: str, folder: Path, *, csv_del
     """
     documents = documents_in(_not_empty(chunks, content_type), content_type, csv_delimiter)
     path = folder / str(uuid.uuid4())
+    checksum = 0
+
+    def write(part: bytes) -> None:
+        nonlocal checksum
+        checksum = crc32(part, checksum)
+        file.write(part)
+
     try:
         with path.open("wb") as file:
-            count = _write(documents, file, content_type)
+            count = _write(documents, write, content_type)
             file.flush()
             os.fsync(file.fileno())
             size = file.tell()
@@ -342,7 +351,7 @@ def receive(chunks: Iterator[bytes], content_type: str, folder: Path, *, csv_del
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    return Payload(path, count, size)
+    return Payload(path, count, size, checksum)
 
 
 def _not_empty(chunks: Iterator[bytes], content_type: str) -> Iterator[bytes]:
@@ -364,15 +373,15 @@ def documents_in(chunks: Iterator[bytes], content_type: str, csv_delimiter: str 
     return read(chunks)
 
 
-def _write(documents: Documents, file: IO[bytes], content_type: str) -> int:
+def _write(documents: Documents, write: Callable[[bytes], None], content_type: str) -> int:
     """Write lines; how many there were."""
     count = 0
     try:
         for lines in documents:
             count += len(lines)
             if lines:  # join() does not copy a single line, which may be very long
-                file.write("\n".join(lines).encode())
-                file.write(b"\n")
+                write("\n".join(lines).encode())
+                write(b"\n")
     except JsonError as error:
         _malformed_json(content_type, str(error))
     except NotDocuments:

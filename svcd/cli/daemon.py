@@ -12,7 +12,9 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -21,12 +23,13 @@ from svcd import INTERFACE_VERSION, __version__
 from svcd.base import logs, machine
 from svcd.base.errors import DOCUMENTATION_VARIABLE
 from svcd.cli import first_start, serving, systemd
-from svcd.cli.config import DEFAULT, Config
+from svcd.cli.config import DEFAULT, Config, ConfigError
 from svcd.cli.search_processes import SearchProcesses
 from svcd.cli.serving import StartupGate
 from svcd.cli.supervision import ReloadRequest, Supervision
 from svcd.http.server import Server
 from svcd.http.sockets import Address
+from svcd.index.schema import INSTANCE, NewerFormat
 from svcd.instance.instance import Instance
 
 if TYPE_CHECKING:
@@ -207,9 +210,29 @@ def run(config: Config, reload: Callable[[], Config] | None = None) -> int:
     serving.raise_file_limit()
     serving.check_descriptors(config)
     context = serving.server_context(config)
-    with first_start.remove_on_failure(config.db_path) as keep_folder:
+    with first_start.remove_on_failure(config.db_path) as keep_folder, _told_from_damage(config.db_path / "instance.sqlite"):
         first_start.import_archive(config)
         return _run(config, context, keep_folder, manager, sockets, reload or (lambda: config))
+
+
+class InstanceDamaged(RuntimeError):
+    """The daemon cannot start, since instance.sqlite is damaged."""
+
+
+@contextmanager
+def _told_from_damage(path: Path) -> Iterator[None]:
+    """An error of the start that comes from damage of instance.sqlite says so, and what to do."""
+    try:
+        yield
+    except (OSError, ConfigError, NewerFormat):
+        raise
+    except Exception as error:
+        from svcd.index import damage  # few starts ever need it
+
+        fault = damage.first_fault(path, INSTANCE) if damage.may_be_damage(error) and path.exists() else None
+        if fault is None:
+            raise
+        raise InstanceDamaged(f"{path} is damaged: {fault}. {damage.INSTANCE_ADVICE} `svcd verify` lists all faults") from error
 
 
 def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], None], manager: systemd.ServiceManager,

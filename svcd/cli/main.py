@@ -29,6 +29,7 @@ COMMANDS = {
     "backup": ("backup", "backup_command", "Copy the whole instance to a file, while it serves."),
     "restore": ("backup", "restore_command", "Make a data folder of a backup or a dump."),
     "verify": ("verify", "command", "Check the files of a data folder."),
+    "repair": ("repair", "command", "Rebuild a damaged index from its documents."),
     "cluster": ("cluster", "command", "Show the nodes of a cluster; join, drain, verify, forget them."),
     "config": ("config", "command", "Show the configuration; `config init` writes a file."),
     "completion": ("completion", "command", "Print the completion script for a shell."),

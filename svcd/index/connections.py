@@ -20,6 +20,7 @@ from typing import Any
 
 from svcd.base import process
 from svcd.index.disk_space import lacks_room
+from svcd.index.row_checksums import row_checksum
 
 PAGE_SIZE = 8192
 # Reads go through a memory map of the kernel's page cache, which does not count as memory of svcd: as much as SQLite allows, and
@@ -141,7 +142,8 @@ def meta(connection: sqlite3.Connection, key: str) -> Any:
 
 def set_meta(connection: sqlite3.Connection, key: str, value: object) -> None:
     """Put a value into the table `meta`."""
-    connection.execute("INSERT OR REPLACE INTO meta(key, value) VALUES (?, ?)", (key, value))
+    connection.execute("INSERT OR REPLACE INTO meta(key, value, checksum) VALUES (?, ?, ?)",
+                       (key, value, row_checksum(key, value)))
 
 
 class ReadPool:

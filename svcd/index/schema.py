@@ -6,13 +6,16 @@ file run in one transaction, so that it is in the old format or in the new one, 
 """
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from typing import Any
 
 from svcd import __version__
+from svcd.index import row_checksums
 
-FORMAT = 1  # of the first release
+FORMAT = 2  # 1: without checksums
 
 # FTS5 fixes the number of columns when a table is made. The last one is shared by all further fields; which of them holds
 # a term is then read from the forward index. Indexes with more than 31 searchable fields are rare.
@@ -157,8 +160,14 @@ _WORD_TABLES = (
 # The step that creates the tables of a new file, and {format: the step to the next format}. A format without a step
 # changed nothing in this kind of file.
 Kind = tuple[Step, Mapping[int, Step]]
-INSTANCE: Kind = (statements(*_INSTANCE_TABLES, *_OUTBOX_TABLES, *_KEY_TABLES, *_CLUSTER_TABLES), {})
-INDEX: Kind = (statements(*_DOCUMENT_TABLES, *_VALUE_TABLES, *_GEO_TABLES, *_VECTOR_TABLES, *_WORD_TABLES), {})
+# Early folders of format 1 lack the tables of clusters.
+_LATE_TABLES = [sql.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS") for sql in _CLUSTER_TABLES]
+_INSTANCE_CHECKSUMS = (*row_checksums.columns(row_checksums.INSTANCE), *row_checksums.triggers(row_checksums.INSTANCE))
+_INDEX_CHECKSUMS = tuple(row_checksums.columns(row_checksums.INDEX))
+INSTANCE: Kind = (statements(*_INSTANCE_TABLES, *_OUTBOX_TABLES, *_KEY_TABLES, *_CLUSTER_TABLES, *_INSTANCE_CHECKSUMS),
+                  {1: statements(*_LATE_TABLES, *_INSTANCE_CHECKSUMS, *row_checksums.fillers(row_checksums.INSTANCE))})
+INDEX: Kind = (statements(*_DOCUMENT_TABLES, *_VALUE_TABLES, *_GEO_TABLES, *_VECTOR_TABLES, *_WORD_TABLES, *_INDEX_CHECKSUMS),
+               {1: statements(*_INDEX_CHECKSUMS, *row_checksums.fillers(row_checksums.INDEX))})
 
 
 class NewerFormat(RuntimeError):
@@ -170,6 +179,7 @@ def prepare(connection: sqlite3.Connection, kind: Kind) -> bool:
 
     kind: INSTANCE or INDEX. Raises NewerFormat, and leaves the file as it was, when it is ahead of this svcd.
     """
+    row_checksums.define(connection)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version == FORMAT:
         return False
@@ -201,6 +211,30 @@ def difference(connection: sqlite3.Connection, kind: Kind) -> str | None:
     lacking = expected.keys() - found.keys()
     foreign = {part for part, sql in found.items() if sql and expected.get(part) != sql}
     return min(lacking | foreign, default=None)
+
+
+# Tables that FTS5 makes in the way of its version, and one that exists only while postings are materialized.
+_OTHERS_MAKE = ("sqlite_", "terms_", "term_positions_", "materialized_leaves")
+
+
+def odd_statements(connection: sqlite3.Connection, kind: Kind) -> list[str]:
+    """The names of tables, SQL indexes and triggers of which the statement is not that of the current format."""
+    def statements_of(of: sqlite3.Connection) -> dict[str, Any]:
+        rows = of.execute("SELECT CAST(name AS TEXT), CAST(sql AS TEXT), type, tbl_name FROM sqlite_master").fetchall()
+        # Early files have the same statements with other blanks and quotes around names; those of FTS5 have quotes in options.
+        return {_text(name): tuple(re.sub(r'[\s"]', "", _text(each)) for each in rest)
+                for name, *rest in rows if not _text(name).startswith(_OTHERS_MAKE)}
+
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        prepare(fresh, kind)
+        expected = statements_of(fresh)
+    found = statements_of(connection)
+    return sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+
+
+def _text(value: str | bytes | None) -> str:
+    """A text of a connection that may read texts as bytes."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value or ""
 
 
 def _parts(connection: sqlite3.Connection) -> dict[str, str]:

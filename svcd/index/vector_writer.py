@@ -16,6 +16,7 @@ from typing import NamedTuple
 from svcd.base.docids import DocIds, from_bytes
 from svcd.index.bitmap_blocks import BLOCK_BITS, edited_block, joined_blocks
 from svcd.index.read_transaction import placeholders, statement_portions
+from svcd.index.row_checksums import row_checksum
 from svcd.index.sketch_writer import SketchWriter
 from svcd.index.vector_rows import (
     EMBEDDED, FIRST_FRAGMENT, FIXED, GIVEN, LENGTH_SHIFT, OUTDATED, REGENERATED, USER_PROVIDED, EmbedderRow, docid_of,
@@ -29,7 +30,11 @@ _PORTION = 500  # rows
 _MOST_GATHERED = 200_000  # edits of sets
 
 _SELECT = "SELECT id, origin, fragments, vectors FROM document_vectors WHERE id"
-_PUT = "INSERT OR REPLACE INTO document_vectors(id, origin, fragments, vectors) VALUES (?, ?, ?, ?)"
+_PUT = "INSERT OR REPLACE INTO document_vectors(id, origin, fragments, vectors, checksum) VALUES (?, ?, ?, ?, ?)"
+_PUT_EMBEDDER = (
+    "INSERT INTO embedders(number, name, dimensions, is_quantized, fragments, checksum, vectors) VALUES (?, ?, ?, ?, ?, ?, 0) "
+    "ON CONFLICT (number) DO UPDATE SET name = excluded.name, dimensions = excluded.dimensions, "
+    "is_quantized = excluded.is_quantized, fragments = excluded.fragments, checksum = excluded.checksum")
 _PUT_SET = "INSERT OR REPLACE INTO vector_postings(embedder, kind, block, docids) VALUES (?, ?, ?, ?)"
 _OF_SET = "FROM vector_postings WHERE embedder = ? AND kind = ? AND block = ?"
 
@@ -88,9 +93,12 @@ class VectorWriter:
     def add_embedder(self, name: str, dimensions: int, is_quantized: bool, fragments: Iterable[str]) -> None:
         """Add an embedder, with the smallest unused number."""
         number = _unused({row.number for row in self.embedders.values()})
-        self._connection.execute(
-            "INSERT INTO embedders(number, name, dimensions, is_quantized, fragments, vectors) VALUES (?, ?, ?, ?, ?, 0)",
-            (number, name, dimensions, is_quantized, json.dumps({name: n for n, name in enumerate(fragments)})))
+        self.put_embedder(EmbedderRow(number, name, dimensions, is_quantized, {name: n for n, name in enumerate(fragments)}))
+
+    def put_embedder(self, row: EmbedderRow) -> None:
+        """Write the row of an embedder; its number of vectors stays."""
+        values = (row.number, row.name, row.dimensions, int(row.is_quantized), json.dumps(row.fragments))
+        self._connection.execute(_PUT_EMBEDDER, (*values, row_checksum(*values)))
         self._embedders = None
 
     def change_fragments(self, name: str, fragments: Iterable[str]) -> None:
@@ -103,8 +111,7 @@ class VectorWriter:
         for fragment in names:
             if fragment not in numbers:
                 numbers[fragment] = _unused(set(numbers.values()))
-        self._connection.execute("UPDATE embedders SET fragments = ? WHERE number = ?", (json.dumps(numbers), row.number))
-        self._embedders = None
+        self.put_embedder(row._replace(fragments=numbers))
 
     def resize(self, name: str, dimensions: int, stays: Callable[[StoredVectors], bool]) -> None:
         """Set the length of the vectors of an embedder. Entries that `stays` selects are kept, the others deleted.
@@ -116,18 +123,23 @@ class VectorWriter:
         number, row = before.number, before._replace(dimensions=dimensions)
         self._connection.execute("DELETE FROM vector_postings WHERE embedder = ?", (number,))
         self._sketches.clear(number)
-        self._connection.execute("UPDATE embedders SET dimensions = ?, vectors = 0 WHERE number = ?", (dimensions, number))
-        self._embedders = None
+        self._connection.execute("UPDATE embedders SET vectors = 0 WHERE number = ?", (number,))
+        self.put_embedder(row)
         for part in self._portions(before):
             kept = [(docid, entry) for docid, entry in part if stays(entry)]
             for docid, entry in kept:
                 self._place(row, docid, _NO_KINDS, 0, entry)
-            self._connection.executemany("UPDATE document_vectors SET origin = ? WHERE id = ?", [
-                (entry.origin(dimensions), row_id(number, docid)) for docid, entry in kept])
+            self._put_entries(row, kept)
             self._connection.executemany("DELETE FROM document_vectors WHERE id = ?", [
                 (row_id(number, docid),) for docid, entry in part if not stays(entry)])
             if self._gathered > _MOST_GATHERED:
                 self.flush()
+
+    def _put_entries(self, row: EmbedderRow, entries: Iterable[tuple[int, StoredVectors]]) -> None:
+        """Write rows of document_vectors with their checksums; sets and sketches stay."""
+        written = [(row_id(row.number, docid), entry.origin(row.dimensions), entry.fragments,
+                    stored_bytes(entry.vectors, row.is_quantized)) for docid, entry in entries]
+        self._connection.executemany(_PUT, [(*each, row_checksum(*each)) for each in written])
 
     def remove_embedder(self, name: str) -> None:
         """Delete an embedder with all its vectors."""
@@ -159,10 +171,8 @@ class VectorWriter:
             for docid, stored in part:
                 if not stored.is_outdated(row.dimensions):
                     self._sketches.change(row.number, row.dimensions, True, docid, stored.vectors)
-            self._connection.executemany("UPDATE document_vectors SET vectors = ? WHERE id = ?", [
-                (stored_bytes(stored.vectors, True), row_id(row.number, docid)) for docid, stored in part])
-        self._connection.execute("UPDATE embedders SET is_quantized = 1 WHERE number = ?", (row.number,))
-        self._embedders = None
+            self._put_entries(row._replace(is_quantized=True), part)
+        self.put_embedder(row._replace(is_quantized=True))
 
     # Vectors of documents
 
@@ -216,7 +226,7 @@ class VectorWriter:
                 removed.append((key,))
             self._place(row, docid, kinds, count, entry)
         self._connection.executemany("DELETE FROM document_vectors WHERE id = ?", removed)
-        self._connection.executemany(_PUT, written)
+        self._connection.executemany(_PUT, [(*row, row_checksum(*row)) for row in written])
         if self._gathered > _MOST_GATHERED:
             self.flush()
 

@@ -29,7 +29,9 @@ from svcd.index.geo_writer import GeometryWriter, PointWriter, StoredShape
 from svcd.index.prefix_postings import PrefixPostingWriter
 from svcd.index.read_transaction import Cache, forward_texts, placeholders, statement_portions
 from svcd.index.reader import IndexReader
+from svcd.index.row_checksums import filler, row_checksum
 from svcd.index.value_writer import FieldEntry, Postings, ValueWriter
+from svcd.index.vector_rows import EmbedderRow
 from svcd.index.vector_writer import StoredVectors, VectorWriter
 from svcd.schema.field_values import stored_form
 
@@ -172,8 +174,9 @@ class IndexWriter:
         generation = int(self.meta("generation") or 0) + 1
         self._set_meta("generation", generation)
         docids = None if self._written is None else to_bytes(DocIds(list(self._written)))
-        self._connection.execute("INSERT INTO changes(generation, docids, removed_terms) VALUES (?, ?, ?)",
-                                 (generation, docids, self._removed_terms()))
+        row = (generation, docids, self._removed_terms())
+        self._connection.execute("INSERT INTO changes(generation, docids, removed_terms, checksum) VALUES (?, ?, ?, ?)",
+                                 (*row, row_checksum(*row)))
         self._connection.execute("DELETE FROM changes WHERE generation <= ?", (generation - GENERATIONS,))
 
     def _removed_terms(self) -> str | None:
@@ -254,7 +257,9 @@ class IndexWriter:
         return is_done
 
     def compact(self) -> None:
-        """Merge the postings into one segment and give free pages back; outside a transaction."""
+        """Merge the postings into one segment, give free pages back and checksums to old rows; outside a transaction."""
+        for table in ("documents", "document_vectors"):
+            self._connection.execute(filler(table))
         for table in ("terms", "term_positions"):
             self._connection.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
         self._connection.execute("VACUUM")
@@ -320,6 +325,16 @@ class IndexWriter:
         vectors, embedded = self.vectors.counts()
         return {"documents": self.number_of_documents, "bytes": self._document_bytes, "fields": dict(counts),
                 "embeddings": vectors, "embeddedDocuments": embedded, "outdatedEmbeddings": self.vectors.outdated()}
+
+    def take_over(self, values: Mapping[str, Any], fields: Sequence[tuple[int, str, int | None]],
+                  embedders: Iterable[EmbedderRow]) -> None:
+        """Begin a new file with what another one has. values: of the table meta; fields: number, name, FTS column of each."""
+        for key, value in values.items():
+            self._set_meta(key, value)
+        self._connection.executemany("INSERT INTO fields(fid, name, fts_column) VALUES (?, ?, ?)", fields)
+        for embedder in embedders:
+            self.vectors.put_embedder(embedder)
+        self._load()
 
     # Fields
 
@@ -391,7 +406,8 @@ class IndexWriter:
         self.write_locations({change.docid: change.location for change in ordered
                               if not change.is_new or change.location is not NO_LOCATION})
         self._connection.executemany("DELETE FROM documents WHERE docid = ?", removed)
-        self._connection.executemany(_PUT_DOCUMENT, [(change.docid, change.document_id, change.json) for change in kept])
+        self._connection.executemany(_PUT_DOCUMENT, [
+            (row := (change.docid, change.document_id, change.json)) + (row_checksum(*row),) for change in kept])
         self.docids |= DocIds([change.docid for change in kept])
         self.docids -= DocIds([docid for (docid,) in removed])
         self.write_vectors({change.docid: change.vectors for change in kept if change.vectors})
@@ -400,8 +416,8 @@ class IndexWriter:
 
     def write_texts(self, documents: Sequence[tuple[StoredDocument, str]]) -> None:
         """Replace the JSON texts of documents, which differ in what has no words, values or location: (stored, new text)."""
-        self._connection.executemany("UPDATE documents SET json = ? WHERE docid = ?",
-                                     [(text, stored.docid) for stored, text in documents])
+        self._connection.executemany("UPDATE documents SET json = ?, checksum = ? WHERE docid = ?", [
+            (text, row_checksum(stored.docid, stored.document_id, text), stored.docid) for stored, text in documents])
         self._document_bytes += sum(_bytes_of(text) - _bytes_of(stored.json) for stored, text in documents)
 
     def _count_fields(self, changes: Sequence[DocumentChange]) -> None:
@@ -616,8 +632,8 @@ class IndexWriter:
 
 
 # Not INSERT OR REPLACE: that may be undone half-way, and for this SQLite has FTS5 write the postings that it has gathered.
-_PUT_DOCUMENT = ("INSERT INTO documents(docid, document_id, json) VALUES (?, ?, ?) ON CONFLICT (docid) "
-                 "DO UPDATE SET document_id = excluded.document_id, json = excluded.json")
+_PUT_DOCUMENT = ("INSERT INTO documents(docid, document_id, json, checksum) VALUES (?, ?, ?, ?) ON CONFLICT (docid) "
+                 "DO UPDATE SET document_id = excluded.document_id, json = excluded.json, checksum = excluded.checksum")
 _PUT_FORWARD = "INSERT OR REPLACE INTO forward_index(docid, words) VALUES (?, ?)"
 _COLUMNS = ", ".join(f"c{n}" for n in range(schema.COLUMNS))
 _VALUES = ", ".join("?" * schema.COLUMNS)

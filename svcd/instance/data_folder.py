@@ -9,6 +9,7 @@ import json
 import os
 import sqlite3
 import sys
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from svcd.base import files, machine
+from svcd.base import files, logs, machine
 from svcd.base.errors import ApiError
 from svcd.index.connections import ReadPool
 from svcd.instance.keys import KeyReader
@@ -116,6 +117,8 @@ class DataFolderReader:
         # that was reading a state when a change began stores it in the old one.
         self._states: dict[str, IndexState] | None = None
         self._readers = ReadPool()
+        self._faults: dict[Path, tuple[Any, str | None]] = {}  # files that were looked through: state and first fault
+        self._looking = threading.Lock()  # guards them; held while a file is looked through
         self.keys = KeyReader(self._instance_path, self._readers)
         self._features = dict(features or {})
         self._network: Mapping[str, Any] | None = None
@@ -208,20 +211,21 @@ class DataFolderReader:
         from svcd.index.reader import IndexReader  # imported late: a start reads no index, and need not wait for it
 
         while True:
-            uuid, path, connection = self._begin_read(index_uid)
-            try:
-                self._size_cache(uuid, path)
+            with self._told_from_damage(index_uid):
+                uuid, path, connection = self._begin_read(index_uid)
                 try:
-                    reader = IndexReader(connection, uuid, self._cache)
-                except sqlite3.OperationalError:
-                    if self.is_lost(uuid):
-                        raise missing_file_error(index_uid) from None
-                    raise
-                if self.file_uuid(index_uid) == uuid:  # not swapped before the reader began, and written since
-                    yield reader
-                    return
-            finally:
-                self._readers.end(path, connection)
+                    self._size_cache(uuid, path)
+                    try:
+                        reader = IndexReader(connection, uuid, self._cache)
+                    except sqlite3.OperationalError:
+                        if self.is_lost(uuid):
+                            raise missing_file_error(index_uid) from None
+                        raise
+                    if self.file_uuid(index_uid) == uuid:  # not swapped before the reader began, and written since
+                        yield reader
+                        return
+                finally:
+                    self._readers.end(path, connection)
 
     def is_lost(self, uuid: str) -> bool:
         """Is the file of an index missing, or without tables, as a disk leaves it that did not write what it said it had?"""
@@ -231,6 +235,8 @@ class DataFolderReader:
             if files.exists(self.index_path(uuid)):
                 raise  # something else is wrong
             return True
+        except sqlite3.DatabaseError:  # it is damaged
+            return False
 
     @contextmanager
     def read_file(self, index_uid: str, uuid: str) -> Iterator[IndexReader]:
@@ -238,7 +244,7 @@ class DataFolderReader:
         io_error when it is lost."""
         with ExitStack() as stack:
             try:
-                reader = stack.enter_context(self._open_file(uuid))
+                reader = stack.enter_context(self._open_file(index_uid, uuid))
             except sqlite3.OperationalError:
                 if not self.is_lost(uuid):
                     raise
@@ -303,20 +309,77 @@ class DataFolderReader:
         uuids.update(found)
         for index_uid, uuid in found.items():
             if len(held) < min(MAX_OPEN_INDEXES, self._readers.most_held) and uuid not in lost:
-                held[index_uid] = stack.enter_context(self._open_file(uuid))
+                held[index_uid] = stack.enter_context(self._open_file(index_uid, uuid))
 
     @contextmanager
-    def _open_file(self, uuid: str) -> Iterator[IndexReader]:
+    def _open_file(self, index_uid: str, uuid: str) -> Iterator[IndexReader]:
         """A reader of one state of a file. Raises sqlite3.OperationalError when it does not exist."""
         from svcd.index.reader import IndexReader
 
         path = f"{self._index_folder}/{uuid}.sqlite"
-        connection = self._readers.begin(path)
+        with self._told_from_damage(index_uid, uuid):
+            connection = self._readers.begin(path)
+            try:
+                self._size_cache(uuid, path)
+                yield IndexReader(connection, uuid, self._cache)
+            finally:
+                self._readers.end(path, connection)
+
+    # Damage: docs/storage.md#damage
+
+    @contextmanager
+    def _told_from_damage(self, index_uid: str, uuid: str | None = None) -> Iterator[None]:
+        """An error that the block raises while it reads an index becomes index_corrupted if its file is damaged."""
         try:
-            self._size_cache(uuid, path)
-            yield IndexReader(connection, uuid, self._cache)
-        finally:
-            self._readers.end(path, connection)
+            yield
+        except (ApiError, OSError):
+            raise
+        except Exception as error:
+            if (fault := self.index_fault(index_uid, error, uuid)) is None:
+                raise
+            from svcd.index.damage import index_error
+
+            raise index_error(index_uid, fault) from error
+
+    def index_fault(self, index_uid: str, error: BaseException, uuid: str | None = None) -> str | None:
+        """The fault of an index file that an error came from; None if the file is missing, or sound. It is logged once."""
+        from svcd.index import damage, schema
+
+        if not damage.may_be_damage(error):
+            return None
+        path = self.index_path(uuid or self.file_uuid(index_uid))
+        fault = self._fault(path, schema.INDEX)
+        if fault is None and damage.is_damage(error):
+            fault = str(error)
+        if fault is not None:
+            note_damage(path, index_uid, fault)
+        return fault
+
+    def instance_fault(self, error: BaseException) -> str | None:
+        """The fault of instance.sqlite that an error came from; None if the file is sound."""
+        from svcd.index import damage, schema
+
+        if not damage.may_be_damage(error):
+            return None
+        return self._fault(Path(self._instance_path), schema.INSTANCE)
+
+    def _fault(self, path: Path, kind: Any) -> str | None:
+        """The first fault of a file. To look through it may take seconds, so it is not done again while the file is the same."""
+        from svcd.index.damage import first_fault
+
+        with self._looking:
+            state = _state_of(path)
+            if state is None:
+                return None
+            known = self._faults.get(path)
+            if known is None or known[0] != state:
+                known = self._faults[path] = state, first_fault(path, kind)
+            return known[1]
+
+    def damaged_indexes(self) -> list[str]:
+        """The uuids of the indexes of which damage was met since the start."""
+        with os.scandir(self._index_folder) as entries:
+            return sorted(entry.name.partition(".")[0] for entry in entries if entry.name.endswith(DAMAGED))
 
     def _begin_read(self, index_uid: str) -> tuple[str, str, sqlite3.Connection]:
         """uuid, path and read transaction of an index; looked up again when its file was replaced in between."""
@@ -381,7 +444,7 @@ class DataFolderReader:
         uuid = found[0][0]
         try:
             meta = dict(self._readers.rows(f"{self._index_folder}/{uuid}.sqlite", _STATE))
-        except sqlite3.OperationalError:  # deleted since
+        except sqlite3.DatabaseError:  # deleted since, or damaged
             return None
         return IndexState((uuid, meta.get("generation", 0)), meta.get("primary_key"))
 
@@ -447,6 +510,36 @@ def uuids_of(connection: sqlite3.Connection, index_uids: Sequence[str]) -> dict[
     found = dict(connection.execute("SELECT uid, uuid FROM indexes WHERE uid IN (SELECT value FROM json_each(?))",
                                     (json.dumps(list(index_uids)),))) if index_uids else {}
     return {index_uid: found[index_uid] for index_uid in index_uids if index_uid in found}
+
+
+# Suffix of a file beside that of an index in which damage was met; the first process that met it creates the file.
+DAMAGED = ".sqlite-damaged"
+
+
+def note_damage(path: Path, index_uid: str, fault: str) -> None:
+    """Log that the file of an index is damaged, once until the next start, whichever process finds it."""
+    try:
+        path.with_name(path.stem + DAMAGED).open("x").close()
+    except FileExistsError:
+        return
+    except OSError:  # on a full disk, or one that has become read-only
+        pass
+    logs.error("an index is damaged: restore it from a backup, rebuild it with `svcd repair`, or delete it", index=index_uid,
+               file=f"indexes/{path.name}", fault=fault)
+
+
+def _state_of(path: Path) -> tuple[int, ...] | None:
+    """Changes with each write of a database; None if there is no file."""
+    found: list[int] = []
+    for each in (path, Path(f"{path}-wal")):
+        try:
+            status = each.stat()
+        except OSError:
+            if each is path:
+                return None
+            continue
+        found += (status.st_ino, status.st_size, status.st_mtime_ns)
+    return tuple(found)
 
 
 def missing_file_error(index_uid: str) -> ApiError:

@@ -23,7 +23,7 @@ import threading
 import time
 import uuid as uuids
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ from svcd.index import kept_embeddings, schema
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.connections import keep_log, open_reader, open_writer, sync_folder
 from svcd.index.disk_space import PART_BYTES, Reserve, lacks_room
-from svcd.instance.data_folder import INDEX_COLUMNS, DataFolderReader, IndexRow, is_hidden
+from svcd.instance.data_folder import DAMAGED, INDEX_COLUMNS, DataFolderReader, IndexRow, is_hidden
 from svcd.instance.keys import KeyRow, KeyWriter, insert_key
 from svcd.instance.queue import Queue
 from svcd.instance.rows import Row, RowWriter, always
@@ -46,10 +46,11 @@ if TYPE_CHECKING:
     from svcd.instance.network import Network
 
 UNCLAIMED = "unclaimed"
-_SUFFIXES = ("", "-wal", "-shm", *kept_embeddings.SUFFIXES)  # the files of an index
+_SUFFIXES = ("", "-wal", "-shm", DAMAGED.removeprefix(".sqlite"), *kept_embeddings.SUFFIXES)  # the files of an index
 _LARGE_INDEXES = """
     SELECT uid, uuid, json_extract(stats, '$.documents') AS documents FROM indexes WHERE documents >= ? ORDER BY uid"""
 LOCK_TIMEOUT_S = 2.0
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)  # what decoding a damaged row raises
 
 
 class FolderInUse(RuntimeError):
@@ -71,11 +72,15 @@ class Instance(DataFolderReader):
         self._lock_file = lock_folder(path / "LOCK")
         self._lock = threading.RLock()  # guards _writer; shared with queue, keys, webhooks and outbox
         self.reserve = Reserve(path)
-        try:
+        with ExitStack() as undone:  # when a part cannot be opened, such as a damaged one
+            undone.callback(self._lock_file.close)
             self._writer = self._open_writer()
-        except BaseException:
-            self._lock_file.close()
-            raise
+            undone.callback(self._writer.close)
+            undone.callback(super().close)
+            self._open_parts(path)
+            undone.pop_all()
+
+    def _open_parts(self, path: Path) -> None:
         self.uid = _instance_uid(path / "instance-uid")
         _write_text(path / "VERSION", f"{__version__}\n")
         self.queue = Queue(path / "instance.sqlite", self._writer, self._lock, self._readers, path / "payloads",
@@ -189,7 +194,7 @@ class Instance(DataFolderReader):
         try:
             with self._readers.transaction(self.index_path(uuid)) as connection:
                 return stored_outcomes(connection)
-        except sqlite3.DatabaseError:  # the file was never made, or is damaged, which its next batch finds
+        except (sqlite3.DatabaseError, *_UNREADABLE):  # the file was never made, or is damaged, which its next batch finds
             return None
 
     def stale_indexes(self) -> list[str]:
@@ -204,7 +209,7 @@ class Instance(DataFolderReader):
         try:
             with self._readers.transaction(self.index_path(uuid)) as connection:
                 return is_stale(connection, documents)
-        except sqlite3.DatabaseError:  # the file is lost or damaged
+        except (sqlite3.DatabaseError, *_UNREADABLE):  # the file is lost or damaged
             return False
 
     @property
@@ -335,12 +340,15 @@ def lock_folder(path: Path) -> IO[str]:
 def _instance_uid(path: Path) -> str:
     if not files.exists(path):
         _write_text(path, str(uuids.uuid4()))
-    return path.read_text().strip()
+    try:
+        return str(uuids.UUID(path.read_text().strip()))
+    except ValueError:
+        raise RuntimeError(f"{path} is damaged: expected a UUID; delete it, and svcd makes another one") from None
 
 
 def _write_text(path: Path, text: str) -> None:
     """Write a small file atomically."""
-    if files.exists(path) and path.read_text() == text:
+    if files.exists(path) and path.read_bytes() == text.encode():
         return
     fresh = path.with_name(path.name + ".new")
     with fresh.open("w") as file:
@@ -365,6 +373,9 @@ def reconcile(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
     """
     rows = dict(connection.execute("SELECT uuid, uid FROM indexes"))
     present = set(os.listdir(folder / "indexes"))
+    for name in [name for name in present if name.endswith(DAMAGED)]:  # noted anew when damage is met
+        (folder / "indexes" / name).unlink(missing_ok=True)
+        present.remove(name)
     found = {name.partition(".")[0] for name in present}
     for uuid in rows:
         name = f"{uuid}.sqlite"
@@ -398,7 +409,7 @@ def read_outcomes(path: Path) -> BatchOutcomes | None:
     try:
         with closing(open_reader(path)) as reader:
             return stored_outcomes(reader)
-    except (sqlite3.Error, ValueError, KeyError, TypeError):
+    except (sqlite3.Error, *_UNREADABLE):
         return None
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from typing import Any, BinaryIO, NamedTuple
+from zlib import crc32
 
 from svcd.base import json_text
 from svcd.base.docids import DocIds
@@ -248,6 +249,21 @@ class DocumentWriter:
             held.document = self._with_vectors(stored.document_id, held, after, vectors, False)
         self._pending_bytes += len(stored.json)
         self._flush_if_full()
+
+    def restore(self, documents: Sequence[StoredDocument], vectors: Mapping[int, Mapping[str, StoredVectors]]) -> None:
+        """Write documents of another file of the index as they are there, by ascending docid, into one that lacks them."""
+        changes: list[DocumentChange] = []
+        parsed: list[Document] = []
+        for each in documents:
+            document = json_text.loads(each.json)
+            self._register(document)
+            self._number_nested(document)
+            changes.append(DocumentChange(each.docid, each.document_id, each.json, None, _counted(document), is_new=True,
+                                          location=_location(self._geo, each.document_id, document),
+                                          vectors=vectors.get(each.docid, {})))
+            parsed.append(document)
+        encoded = self._analysis.encoded((document, change.docid, True) for change, document in zip(changes, parsed))
+        self._writer.write(changes, encoded)
 
     def _register(self, names: Mapping[str, Any]) -> None:
         """Give field numbers to names. They must not depend on what the analysis process has finished."""
@@ -487,8 +503,11 @@ _CHUNK = 500
 _READ_AT_ONCE = 1 << 19  # bytes
 
 
-def read_payload(path: str | None, size: int) -> Iterator[tuple[list[bytes], list[dict[str, Any]]]]:
-    """Lines and the documents parsed from them, in portions; nothing without a path. size: bytes when it was stored.
+def read_payload(path: str | None, size: int, checksum: int | None = None,
+                 ) -> Iterator[tuple[list[bytes], list[dict[str, Any]]]]:
+    """Lines and the documents parsed from them, in portions; nothing without a path.
+
+    size, checksum: bytes and CRC-32 when it was stored; None for one of an older svcd, or of a dump.
 
     Raises io_error when the file cannot be read, or differs from what was stored.
     """
@@ -497,12 +516,17 @@ def read_payload(path: str | None, size: int) -> Iterator[tuple[list[bytes], lis
     try:
         with open(path, "rb") as file:
             _check_size(file, size)
-            read = 0
+            read = found = 0
             while lines := file.readlines(_READ_AT_ONCE):
+                if checksum is not None:
+                    for line in lines:
+                        found = crc32(line, found)
                 for start in range(0, len(lines), _CHUNK):
                     part = lines[start:start + _CHUNK]
                     yield part, _parsed(part, read)
                     read += len(part)
+            if checksum not in (None, found):
+                raise _unreadable("their checksum is another one")
     except OSError as error:
         raise _unreadable(error.strerror or type(error).__name__) from error
 

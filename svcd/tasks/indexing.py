@@ -201,8 +201,18 @@ def _do_batch(request: Mapping[str, Any], progress: Progress, should_stop: Shoul
 
 
 def _applied(request: Mapping[str, Any], tasks: Sequence[IndexingTask], progress: Progress) -> dict[str, Any]:
-    return apply_batch(Path(request["path"]), request["indexUid"], request["shape"], tasks, MemoryBudget(**request["budget"]),
-                       progress, request.get("freeBytes", 0), request.get("threads", 1))
+    path, index_uid = Path(request["path"]), request["indexUid"]
+    try:
+        return apply_batch(path, index_uid, request["shape"], tasks, MemoryBudget(**request["budget"]), progress,
+                           request.get("freeBytes", 0), request.get("threads", 1))
+    except Exception as failure:
+        from svcd.index import damage  # few batches ever need it
+
+        fault = damage.fault_behind(failure, path)
+        if fault is None:
+            raise
+    error = dict(damage.index_error(index_uid, fault).as_json())
+    return {"fault": fault, "outcomes": [Outcome(task.uid, error=error).as_json() for task in tasks]}
 
 
 def _do_commit_nothing(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
@@ -211,7 +221,16 @@ def _do_commit_nothing(request: Mapping[str, Any], progress: Progress, should_st
 
 
 def _do_materialize(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
-    return {"isDone": materialize_postings(Path(request["path"]), should_stop)}
+    path = Path(request["path"])
+    try:
+        return {"isDone": materialize_postings(path, should_stop)}
+    except Exception as failure:
+        from svcd.index import damage  # few indexes ever need it
+
+        fault = damage.fault_behind(failure, path)
+        if fault is None:
+            raise
+    return {"isDone": True, "fault": fault}
 
 
 def _do_archive(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
@@ -303,7 +322,7 @@ def _report(progress: Progress, before: int, total: int, read: int) -> None:
 def _add(writer: IndexWriter, documents: DocumentWriter, task: IndexingTask, report: Callable[[int], None]) -> dict[str, Any]:
     key = _primary_key(writer, task.content.get("primaryKey"))
     read = 0
-    for lines, parsed in read_payload(task.payload, task.payload_bytes):
+    for lines, parsed in read_payload(task.payload, task.payload_bytes, task.content.get("checksum")):
         if key is None:
             key = writer.primary_key = infer_primary_key(parsed[0])
         size = sum(map(len, lines))

@@ -31,7 +31,7 @@ from svcd.index import kept_embeddings
 from svcd.index.disk_space import MOST_BYTES
 from svcd.instance import applied_log
 from svcd.instance.applied_log import BegunBatch, ClusterStopped
-from svcd.instance.data_folder import IndexRow, missing_file_error
+from svcd.instance.data_folder import IndexRow, missing_file_error, note_damage
 from svcd.instance.instance import Instance
 from svcd.instance.queue import SPACE_FREEING_KINDS, RunningBatch
 from svcd.instance.task_records import SUCCEEDED, Batch, Task
@@ -346,7 +346,10 @@ class Runner:
         if row is not None:
             request = {"path": str(self._instance.index_path(row.uuid)), "do": "materialize"}
             try:
-                is_done = writer.run(request, lambda *_: None)["isDone"]
+                answer = writer.run(request, lambda *_: None)
+                is_done = answer["isDone"]
+                if fault := answer.get("fault"):
+                    note_damage(self._instance.index_path(row.uuid), job.index_uid, fault)
             except IndexingProcessDied:
                 pass
             except IndexingProcessCrashed as crash:
@@ -509,10 +512,14 @@ class Runner:
                 writer.close()
 
     def _run_claimed_job(self, job: Job | Maintenance, writer: IndexingProcess) -> None:
-        if isinstance(job, Maintenance):
-            self._run_maintenance(job, writer)
-        else:
-            self._run_batch(job, writer)
+        try:
+            if isinstance(job, Maintenance):
+                self._run_maintenance(job, writer)
+            else:
+                self._run_batch(job, writer)
+        except Exception as error:  # instance.sqlite cannot be written, such as when it is damaged: the thread goes on
+            self._on_bug(f"the runner could not go on: {error!r}")
+            self._pause()
         with self._changed:
             del self._busy[job.index_uid]
             self._is_woken = True
@@ -584,6 +591,14 @@ class Runner:
             return
         if answer.get("isDiskFull"):
             self._end_on_full_disk(job, row, target, answer["outcomes"])
+            return
+        if fault := answer.get("fault"):
+            note_damage(self._instance.index_path(target.uuid), job.index_uid, fault)
+            if self._cluster is not None:  # the other nodes have a sound one
+                raise RuntimeError(f"the file of index {job.index_uid} is damaged: {fault}")
+            self._finish(job, row, [with_outcome(task, outcome) for task, outcome
+                                    in zip(job.running.tasks.values(), answer["outcomes"])], None)
+            self._discard_new_file(job, target)
             return
         job.progress.embedder_requests = answer.get("embedderRequests")
         job.progress.figures = answer.get("figures", {})

@@ -29,7 +29,7 @@ def test_raised_codes_are_in_the_catalogue() -> None:
 
 
 # Of what the interface has not: a cluster.
-OWN_CODES = {"cluster_behind", "cluster_unavailable", "node_not_found", "not_in_cluster"}
+OWN_CODES = {"cluster_behind", "cluster_unavailable", "index_corrupted", "instance_corrupted", "node_not_found", "not_in_cluster"}
 
 
 def test_the_catalogue_is_that_of_the_contract_and_our_own() -> None:

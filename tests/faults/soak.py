@@ -23,7 +23,7 @@ _HELD = {"passed": "yes", "failed": "NO", "skipped": "skipped"}
 FAULTS = "tests/faults"
 FUZZING = (f"{FAULTS}/test_fuzzing.py",)
 UNTIMED = tuple(f"{FAULTS}/test_{name}.py" for name in (
-    "full_disk", "secrets", "smuggling", "torn_writes", "upgrades_and_imports", "who_sees_what"))
+    "damage", "full_disk", "secrets", "smuggling", "torn_writes", "upgrades_and_imports", "who_sees_what"))
 _NO_TESTS = 5  # the status of pytest when options choose none
 _HEAD = ("promise", "limit", "measured", "held")
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from svcd.index import row_checksums
 from svcd.index.schema import NewerFormat
 from svcd.instance.network import Network, Remote
 from svcd.tasks.archive_import import import_snapshot
@@ -138,6 +139,7 @@ def changed(tmp_path: Path, content: bytes, change: Callable[[sqlite3.Connection
     path.write_bytes(content)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
+        row_checksums.define(connection)
         change(connection)
     content = path.read_bytes()
     path.unlink()
@@ -168,8 +170,8 @@ def test_a_damaged_page_is_refused(tmp_path: Path, files: Files, place: str) -> 
 @pytest.mark.parametrize("change, words", [
     (["PRAGMA user_version = 0"], "is no file of svcd"),
     (["PRAGMA user_version = 99"], "has format 99; this svcd"),
-    (["DROP TABLE batches"], "`batches.details` is missing or another one"),
-    (["ALTER TABLE tasks DROP COLUMN payload_bytes"], "`tasks.payload_bytes` is missing or another one"),
+    (["DROP TABLE batches"], "`batches.checksum` is missing or another one"),
+    (["DROP TRIGGER tasks_checksum_insert", "DROP TRIGGER tasks_checksum_update", "ALTER TABLE tasks DROP COLUMN payload_bytes"], "`tasks.payload_bytes` is missing or another one"),
     (["CREATE TRIGGER wipe AFTER INSERT ON tasks BEGIN DELETE FROM indexes; END"], "`wipe` is missing or another one"),
     (["UPDATE indexes SET uuid = '../../x'"], "names a file of an index `../../x`"),
     (["UPDATE indexes SET stats = '{'"], "it is not JSON"),

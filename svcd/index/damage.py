@@ -1,0 +1,187 @@
+"""Looks through a file of the data folder for damage: in its pages, in rows with checksums, in rows that cannot be decoded.
+
+An error while a file is read may be a bug, or damage. Its class tells only what may be damage; then the file is looked through,
+and only a fault found in it makes the error `index_corrupted` or `instance_corrupted`. `svcd verify` looks through files in the
+same way, and with --full it also compares what follows from documents (svcd.index.comparison). See docs/storage.md#damage.
+"""
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from svcd.base import json_text
+from svcd.base.docids import DocIds, from_bytes
+from svcd.base.errors import ApiError
+from svcd.index import fts_encoding, row_checksums, schema
+from svcd.index.batch_outcomes import BatchOutcomes
+from svcd.index.connections import open_reader
+
+MOST_FAULTS = 20
+# Errors that damage may come up as. Those of the system, of a full disk and of a locked file are none.
+SUSPICIOUS = (sqlite3.DatabaseError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError,
+              MemoryError)
+_OF_SYSTEM = frozenset((
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_SCHEMA))
+_OF_FILE = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
+
+
+def may_be_damage(error: BaseException) -> bool:
+    """Whether an error may come from a damaged file."""
+    return isinstance(error, (*SUSPICIOUS, schema.NewerFormat)) and getattr(error, "sqlite_errorcode", 0) & 0xFF not in _OF_SYSTEM
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether an error says by itself that a file is damaged."""
+    return isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_FILE
+
+
+def first_fault(path: Path, kind: schema.Kind) -> str | None:
+    """The first fault of a file; None when it is sound as far as can be seen without its documents being indexed again."""
+    check = index_faults if kind is schema.INDEX else instance_faults
+    try:
+        with closing(open_reader(path)) as connection:
+            connection.execute("BEGIN")
+            return next(check(connection, {}), None)
+    except (*SUSPICIOUS, RecursionError) as error:
+        return str(error) or type(error).__name__ if may_be_damage(error) else None
+
+
+def fault_behind(error: BaseException, path: Path) -> str | None:
+    """The fault of an index file that an error of its writer came from; None if the file is sound.
+
+    An error while the file was closed after another one says little: then the first one counts.
+    """
+    while error.__context__ is not None and not is_damage(error):
+        error = error.__context__
+    if not may_be_damage(error):
+        return None
+    return first_fault(path, schema.INDEX) or (str(error) if is_damage(error) else None)
+
+
+def index_error(index_uid: str, fault: str) -> ApiError:
+    """The error of a request or a task that met damage in the file of an index."""
+    return ApiError("index_corrupted", (
+        f"The file of index `{index_uid}` is damaged: {fault}. Restore it from a backup; or stop svcd and rebuild the index from "
+        f"its documents with `svcd repair {index_uid}`; or delete the index."))
+
+
+def instance_error(fault: str) -> ApiError:
+    """The error of a request that met damage in instance.sqlite."""
+    return ApiError("instance_corrupted", f"The file instance.sqlite is damaged: {fault}. {INSTANCE_ADVICE}")
+
+
+INSTANCE_ADVICE = "Stop svcd, and restore the data folder from a backup."
+
+
+Without = dict[str, int]  # table -> rows that have no checksum; ALL_TABLES in a file of an older format
+ALL_TABLES = "all tables"
+
+
+def instance_faults(connection: sqlite3.Connection, without: Without) -> Iterator[str]:
+    """What is wrong with instance.sqlite, a sentence each; the connection reads texts as bytes afterwards."""
+    yield from _table_faults(connection, schema.INSTANCE, row_checksums.INSTANCE, without)
+    for table, columns in _JSON_COLUMNS.items():
+        for column in columns:
+            for key, text in connection.execute(f"SELECT rowid, {column} FROM {table} WHERE {column} IS NOT NULL"):
+                yield from _decoded(f"{column} of the row {key} of {table}", json.loads, text)
+
+
+_JSON_COLUMNS = {
+    "indexes": ("stats",), "network": ("value",), "tasks": ("details", "error", "content"), "batches": ("details", "stats"),
+    "chat_workspaces": ("settings",), "webhooks": ("headers",), "keys": ("actions", "indexes"),
+}
+
+
+def index_faults(connection: sqlite3.Connection, without: Without) -> Iterator[str]:
+    """What is wrong with the file of an index, a sentence each; the connection reads texts as bytes afterwards."""
+    yield from _table_faults(connection, schema.INDEX, row_checksums.INDEX, without)
+    docids = []
+    for docid, text in connection.execute("SELECT docid, json FROM documents ORDER BY docid"):
+        docids.append(docid)
+        try:
+            json_text.loads(text)
+        except ValueError as error:
+            yield f"document {docid} is not JSON: {error}"
+    meta = dict(connection.execute("SELECT key, value FROM meta"))
+    for key, decode in _META.items():
+        if key in meta:
+            yield from _decoded(f"{key.decode()} of the table meta", decode, meta[key])
+    everything = DocIds(docids)
+    if from_bytes(meta.get(b"docids", b"")) != everything:
+        yield "the set of all documents differs from the documents that are there"
+    yield from _decoding_faults(connection, everything)
+
+
+_META: dict[bytes, Callable[[Any], Any]] = {
+    b"settings": json.loads, b"batch_outcomes": BatchOutcomes.parse, b"docids": from_bytes,
+}
+
+
+def _table_faults(connection: sqlite3.Connection, kind: schema.Kind, tables: row_checksums.Tables,
+                  without: Without) -> Iterator[str]:
+    """Damage in the pages of a file, in the statements of its tables, and in the rows that have checksums."""
+    connection.text_factory = bytes
+    for (said,) in connection.execute(f"PRAGMA integrity_check({MOST_FAULTS})"):
+        if said != b"ok":
+            yield said.decode(errors="replace")
+    (format_,) = connection.execute("PRAGMA user_version").fetchone()
+    if not 0 < format_ <= schema.FORMAT:
+        yield f"its format is {format_}; this svcd knows 1 to {schema.FORMAT}"
+    elif format_ < schema.FORMAT:  # upgraded at the next start
+        without[ALL_TABLES] = -1
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE sql LIKE '%checksum%'").fetchone():
+            yield f"its format is {format_}, but its tables are of a later one"
+    else:
+        for name in schema.odd_statements(connection, kind):
+            yield f"`{name}` is not what svcd has made: it is missing, or another one"
+        check = row_checksums.RowCheck(connection, tables)
+        yield from check.faults()
+        without.update(check.without)
+
+
+# Tables with sets of documents: which row is meant in a fault, and the column of the set.
+_SETS = {"value_postings": "fid", "value_groups": "fid", "vector_postings": "embedder", "prefix_postings": "letter",
+         "materialized_postings": "key", "point_blocks": "start", "point_regions": "start"}
+_BY_DOCID = ("forward_index", "document_values", "points", "geometries")
+
+
+def _decoding_faults(connection: sqlite3.Connection, everything: DocIds) -> Iterator[str]:
+    """Rows that cannot be decoded, or are of documents that are not there."""
+    for table, name in _SETS.items():
+        for key, stored in connection.execute(f"SELECT {name}, docids FROM {table}"):
+            try:
+                docids = from_bytes(stored)
+            except (ValueError, TypeError) as error:
+                yield f"the row of {_shown(key)} in {table} cannot be decoded: {error}"
+                continue
+            # Sets of pairs and terms may have documents that were deleted since: readers take these out.
+            if table != "materialized_postings" and docids - everything:
+                yield f"the row of {_shown(key)} in {table} has documents that are not there"
+    for table in _BY_DOCID:
+        for (docid,) in connection.execute(f"SELECT docid FROM {table} WHERE docid NOT IN (SELECT docid FROM documents)"):
+            yield f"document {docid} of {table} is not in documents"
+    for docid, text in connection.execute("SELECT docid, words FROM forward_index"):
+        yield from _decoded(f"the row of document {docid} in forward_index", _forward_rows, text)
+    for docid, text in connection.execute("SELECT docid, field_values FROM document_values"):
+        yield from _decoded(f"the row of document {docid} in document_values", json.loads, text)
+    connection.execute("SELECT sum(doc), sum(cnt) FROM vocabulary").fetchone()  # reads all lists of FTS5
+
+
+def _forward_rows(text: bytes) -> Any:
+    return fts_encoding.forward_rows(text.decode())
+
+
+def _shown(key: Any) -> str:
+    return key.decode(errors="replace") if isinstance(key, bytes) else str(key)
+
+
+def _decoded(what: str, decode: Callable[[Any], Any], stored: Any) -> Iterator[str]:
+    try:
+        decode(stored)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        yield f"{what} cannot be decoded: {error}"

@@ -1,0 +1,57 @@
+"""What must hold when reading an index fails:
+
+1. With damage in its file the error is index_corrupted, which names the index, the fault and what to do; it is logged once, and noted.
+2. With a sound file the error is a bug, and stays what it is.
+3. Damage that was noted is forgotten by the next start.
+"""
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from svcd.base.errors import ApiError
+from tests.tasks.conftest import TaskHarness
+
+
+def films(tmp_path: Path, statement: str | None) -> TaskHarness:
+    """An instance with an index that was changed by a statement."""
+    harness = TaskHarness(tmp_path / "data")
+    harness.add([{"id": n, "title": f"star {n}"} for n in range(20)], "films")
+    harness.run()
+    harness.instance.close()
+    if statement:
+        with closing(sqlite3.connect(next((harness.path / "indexes").glob("*.sqlite")), isolation_level=None)) as connection:
+            connection.execute(statement)
+    harness.open()
+    return harness
+
+
+def test_an_error_over_a_damaged_file_is_index_corrupted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    harness = films(tmp_path, "UPDATE meta SET value = x'010203' WHERE key = 'docids'")
+    uuid = harness.instance.require_index("films").uuid
+    for _ in range(2):
+        with pytest.raises(ApiError, match=r"index `films` is damaged: .*svcd repair films") as told, harness.instance.read("films"):
+            pass
+        assert told.value.code == "index_corrupted" and told.value.status == 500
+    assert harness.instance.damaged_indexes() == [uuid]
+    assert capsys.readouterr().err.count("an index is damaged") == 1
+    task = harness.add([{"id": 30}], "films")
+    harness.run()
+    assert harness.task(task).error["code"] == "index_corrupted" and not harness.bugs
+    harness.restart()
+    assert harness.instance.damaged_indexes() == []
+    harness.do("indexDeletion", "films")
+    harness.run()
+    assert harness.instance.index("films") is None
+    harness.instance.close()
+
+
+def test_a_bug_over_a_sound_file_stays_one(tmp_path: Path) -> None:
+    harness = films(tmp_path, None)
+    with pytest.raises(KeyError, match="bug"), harness.instance.read("films"):
+        raise KeyError("bug")
+    assert harness.instance.damaged_indexes() == []
+    harness.instance.close()
