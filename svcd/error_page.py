@@ -65,6 +65,8 @@ WHEN: dict[str, str] = {  # code: when it occurs
     "inconsistent_document_change_headers": "Never: belongs to networks with a leader.",
     "index_already_exists":
         "In a task: an index of this uid is to be created, or another index is to get this name, and it exists.",
+    "index_corrupted":
+        "The file of the index is damaged. The message names the index; other indexes work.",
     "index_creation_failed": "Never: reserved, found in old dumps only.",
     "index_not_found":
         "The index of a read, search, setting, document deletion, swap or deletion does not exist (404; 400 inside a multi- "
@@ -78,6 +80,7 @@ WHEN: dict[str, str] = {  # code: when it occurs
     "index_scoped_api_key_with_global_action":
         "`POST /keys` where `indexes` is a non-empty list without `*` and `actions` holds an action that is not tied to an "
         "index.",
+    "instance_corrupted": "`instance.sqlite`, which holds the tasks, the keys and the list of indexes, is damaged.",
     "internal": "A fault of svcd. The message has nothing that a client could correct.",
     "invalid_api_key":
         "The token is neither the master key nor a valid API key or tenant token with the action and the index that the request "
@@ -411,6 +414,9 @@ ACTIONS: tuple[tuple[str, str], ...] = (
     ("too_many_open_files", "Raise the limit of open files: `ulimit -n`, `LimitNOFILE=` of systemd."),
     ("no_space_left_on_device", "Make space on the disk of the data folder, then send the request again."),
     ("io_error", "Look at the disk and the log of the system; `svcd verify` checks the data folder."),
+    ("index_corrupted", "Restore a backup; or stop svcd and rebuild the index from its stored documents with `svcd repair INDEX`; or "
+     "delete the index and add the documents again. See [damage](storage.md#damage)."),
+    ("instance_corrupted", "Stop svcd and restore a backup. `svcd verify` names the damaged rows. See [damage](storage.md#damage)."),
     ("internal", "Look at the log, which has the cause, and report it."),
     ("invalid_s3_.*|s3_.*", "Correct the options of the object store, or wait for it. See [dumps](dumps.md#object-store)."),
     ("vector_embedding_error", "Look at the embedder that the message names. See [embedders](embedders.md)."),

@@ -113,7 +113,6 @@ class IndexWriter:
 
     def __init__(self, path: Path, *, cache_kib: int = 8192, hash_bytes: int = 4 << 20) -> None:
         self._connection = open_writer(path, cache_kib=cache_kib)
-        schema.prepare(self._connection, schema.INDEX)
         self.path = path
         # Parts of documents that were handed over to be written, and those that the pipe to the other process had no room for.
         self.parts, self.blocked_parts = 0, 0
@@ -122,7 +121,12 @@ class IndexWriter:
         self._prefix_postings = PrefixPostingWriter(self._connection)
         self._points, self._geometries = PointWriter(self._connection), GeometryWriter(self._connection)
         self.vectors = VectorWriter(self._connection)
-        self._load()
+        try:
+            schema.prepare(self._connection, schema.INDEX)
+            self._load()
+        except BaseException:  # a damaged file: nothing must be left open for whoever looks into it
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close the file; uncommitted changes are lost."""
