@@ -1,6 +1,7 @@
 """What tests of more than one package share: a daemon in a process of its own."""
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -17,9 +18,11 @@ from tests.support.scripted_server import Reply, Script, ScriptedServer
 # The process that plays the recordings, when their test has been selected.
 PLAYED = pytest.StashKey["subprocess.Popen[str]"]()
 
-# The suite often runs beside other work: how long one example takes says nothing about the code under test.
-settings.register_profile("svcd", deadline=None)
-settings.load_profile("svcd")
+# The suite often runs beside other work: how long one example takes says nothing about the code under test. Its examples are always
+# the same. `make soak` tries others each time, and keeps those that fail in .hypothesis, to begin with them the next time.
+settings.register_profile("test", deadline=None, derandomize=True, database=None)
+settings.register_profile("soak", deadline=None, max_examples=500, print_blob=True)
+settings.load_profile("soak" if os.environ.get("SVCD_SOAK") == "1" else "test")
 
 open_connections.watch()
 

@@ -19,6 +19,7 @@ from liquid import Environment
 from liquid.ast import BlockNode, Node, ParseTree
 from liquid.builtin.statement import StatementNode
 from liquid.builtin.tags.case_tag import CaseNode
+from liquid.builtin.tags.cycle_tag import CycleNode
 from liquid.builtin.tags.for_tag import ForNode
 from liquid.builtin.tags.if_tag import IfNode
 from liquid.builtin.tags.tablerow_tag import TablerowNode
@@ -29,6 +30,7 @@ from liquid.expression import (
     BLANK, CONTINUE, EMPTY, BooleanExpression, Expression, Filter, FilteredExpression, Identifier, InfixExpression, Literal,
     LoopExpression, Nil, RangeLiteral,
 )
+from liquid.limits import to_int
 from liquid.parse import get_parser
 from liquid.stream import TokenStream
 from liquid.token import TOKEN_EOF, Token
@@ -192,14 +194,40 @@ def _part_source(part: Any) -> str:
 def _evaluated(expression: Expression, context: Any) -> Any:
     """Its value, where `empty` and `blank` are those of svcd.templates.values.
 
-    Raises TemplateError for a range that is too long.
+    Raises TemplateError for a range that is too long, or ends at no number.
     """
-    value = expression.evaluate(context)
+    if isinstance(expression, RangeLiteral):
+        start, stop = (_whole_number(end.evaluate(context)) for end in (expression.start, expression.stop))
+        value: Any = range(start, stop + 1) if start <= stop else range(0)
+    elif isinstance(expression, InfixExpression):  # a comparison in another one
+        value = _holds(expression, context)
+    else:
+        value = expression.evaluate(context)
     if isinstance(value, range) and value.stop - value.start > limits.ELEMENTS:
         raise TemplateError(f"liquid: Range has more than {limits.ELEMENTS} elements\n")
     if value is EMPTY:
         return values.EMPTY
     return values.BLANK if value is BLANK else value
+
+
+def _whole_number(value: Any) -> int:
+    """An end of a range, or a number of columns; any other text counts as 0. Raises TemplateError for what is no scalar."""
+    try:
+        return to_int(value)
+    except ValueError:
+        return 0
+    except (TypeError, OverflowError):  # infinity overflows
+        raise TemplateError(f"liquid: Expected whole number, found `{values.type_name(value)}`\n") from None
+
+
+def _require_indexes(expression: Expression) -> None:
+    """Raise Error for brackets without an index, which the library takes for a path without a first name."""
+    unseen = [expression]
+    while unseen:
+        each = unseen.pop()
+        if isinstance(each, Identifier) and not each.path:
+            raise Error("expected an index between the brackets")
+        unseen += each.children()
 
 
 class _Condition(BooleanExpression):
@@ -208,6 +236,7 @@ class _Condition(BooleanExpression):
     __slots__ = ("groups",)
 
     def __init__(self, parsed: BooleanExpression) -> None:
+        _require_indexes(parsed)
         super().__init__(parsed.expression)
         self.groups: list[list[Expression]] = [[]]
         term = parsed.expression
@@ -247,7 +276,7 @@ _ORDERS: dict[str, Callable[[int], bool]] = {
 def _exists(term: Expression, context: _Context) -> bool:
     """True for a variable that exists and is neither nil nor false."""
     if not isinstance(term, Identifier):
-        return values.is_truthy(term.evaluate(context))
+        return values.is_truthy(_evaluated(term, context))
     context.charge(len(term.path))
     path = [_index(part, context) for part in term.path]
     value: Any = context.scope.get(path[0], MISSING) if isinstance(path[0], str) else MISSING
@@ -269,6 +298,7 @@ class _Loop(LoopExpression):
     __slots__ = ("weight",)
 
     def __init__(self, parsed: LoopExpression) -> None:
+        _require_indexes(parsed)
         super().__init__(parsed.name, parsed.iterable, parsed.limit, parsed.offset, parsed.cols, parsed.reversed)
         self.weight = 1
 
@@ -325,6 +355,7 @@ class _Filtered(FilteredExpression):
     __slots__ = ()
 
     def __init__(self, parsed: FilteredExpression) -> None:
+        _require_indexes(parsed)
         super().__init__(parsed.expression, parsed.filters)
         for call in self.filters:
             if call.name not in FILTERS:
@@ -389,10 +420,25 @@ class _Case(CaseNode):
                 when.condition = _Condition(when.condition)
 
 
+class _Cycle(CycleNode):
+    def __init__(self, tok: Token, group: Expression | None, args: list[Expression]) -> None:
+        super().__init__(tok, group, args)
+        for expression in (group, *args):
+            if expression is not None:
+                _require_indexes(expression)
+
+    def render_to_output(self, context: Any, buffer: Any) -> None:
+        group = "" if self.group is None else str(_evaluated(self.group, context))
+        buffer.write(context.cycle(group, [_evaluated(arg, context) for arg in self.args]))
+
+
 class _Tablerow(TablerowNode):
     def __init__(self, tok: Any, expression: Any, block: BlockNode) -> None:
         super().__init__(tok, expression, block)
         expression.weight = _ROUND + _weight(block)
+
+    def _int_or_zero(self, arg: object) -> int:
+        return _whole_number(arg)
 
 
 class _For(ForNode):
@@ -446,7 +492,8 @@ class _Output(StatementNode):
 
 
 # The nodes that tags make; "statement" is how the library calls an output.
-_NODES = {"if": _If, "unless": _Unless, "case": _Case, "for": _For, "tablerow": _Tablerow, "statement": _Output}
+_NODES = {"if": _If, "unless": _Unless, "case": _Case, "for": _For, "tablerow": _Tablerow, "cycle": _Cycle,
+          "statement": _Output}
 
 
 class _Tokens(TokenStream):
@@ -489,7 +536,14 @@ class _Environment(Environment):
 
 def _changed(parse_expression: Callable[..., Any], change: Callable[[Any], Any]) -> Callable[..., Any]:
     """The parser of the library, with the result made one of ours."""
-    return lambda text, line=1: change(parse_expression(text, line))
+    def parsed(text: str, line: int = 1) -> Any:
+        try:
+            return change(parse_expression(text, line))
+        except Error as error:
+            error.linenum = error.linenum or line
+            raise
+
+    return parsed
 
 
 @cache

@@ -23,8 +23,7 @@ ODD_TEXTS = st.one_of(
 ODD_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | ODD_TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ODD_TEXTS, inner, max_size=3), max_leaves=6)
-quickly = settings(max_examples=15, deadline=None, derandomize=True,
-                   suppress_health_check=[HealthCheck.function_scoped_fixture])
+quickly = settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def path_of(row: Route, uid: str) -> str:

@@ -3,7 +3,8 @@
     python -m tests.faults.soak PATHS [options of pytest, as -k histories]
 
 `make soak-cluster` does the same with the tests of clusters, which `make soak` leaves out. Those that measure neither times nor memory
-run first, fuzzing beside the others.
+run first, fuzzing beside the others; with them the properties that hypothesis checks in the whole suite, with other examples each time.
+Other seeds are chosen, too, unless SVCD_FAULTS_SEED names one: the last line of the table says which.
 
 The exit status is 1 when a promise did not hold. A row that says `skipped` was not tried: what it needs is not installed.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -24,6 +26,7 @@ FAULTS = "tests/faults"
 FUZZING = (f"{FAULTS}/test_fuzzing.py",)
 UNTIMED = tuple(f"{FAULTS}/test_{name}.py" for name in (
     "damage", "full_disk", "secrets", "smuggling", "torn_writes", "upgrades_and_imports", "who_sees_what"))
+PROPERTIES = ("tests", "-m", "hypothesis", "--ignore", FAULTS)
 _NO_TESTS = 5  # the status of pytest when options choose none
 _HEAD = ("promise", "limit", "measured", "held")
 
@@ -34,11 +37,12 @@ def main(args: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder) / "figures"
         figures.touch()
-        environ = {**os.environ, "SVCD_SOAK": "1", "SVCD_FIGURES": str(figures)}
+        seed = os.environ.get("SVCD_FAULTS_SEED") or str(random.randrange(10**6))
+        environ = {**os.environ, "SVCD_SOAK": "1", "SVCD_FIGURES": str(figures), "SVCD_FAULTS_SEED": seed}
         status = max([_status(at_once, environ) for at_once in runs(args)])
         rows = [json.loads(line) for line in figures.read_text().splitlines()]
     print(table(sorted(rows, key=lambda row: row["test"].partition("::")[0])))
-    print(f"{len(rows)} figures in {(time.monotonic() - begin) / 60:.0f} minutes")
+    print(f"{len(rows)} figures in {(time.monotonic() - begin) / 60:.0f} minutes, SVCD_FAULTS_SEED={seed}")
     return 1 if status or not rows else 0
 
 
@@ -48,7 +52,7 @@ def runs(args: Sequence[str]) -> list[list[list[str]]]:
         return [[[*args]]]
     options = [each for each in args if each != FAULTS]
     ignored = [option for path in FUZZING + UNTIMED for option in ("--ignore", path)]
-    return [[[*FUZZING, *options], [*UNTIMED, *options]], [[FAULTS, *options, *ignored]]]
+    return [[[*FUZZING, *options], [*UNTIMED, *options]], [[*PROPERTIES, *options]], [[FAULTS, *options, *ignored]]]
 
 
 def _status(at_once: Sequence[Sequence[str]], environ: Mapping[str, str]) -> int:

@@ -452,7 +452,7 @@ def test_readers_raise_what_they_declare(name: str, application: Application, fi
     tried = 0
 
     @seed(SEED)
-    @settings(max_examples=long if IS_LONG else short, database=None, suppress_health_check=list(HealthCheck), phases=(Phase.generate, Phase.shrink))
+    @settings(max_examples=long if IS_LONG else short, suppress_health_check=list(HealthCheck), phases=(Phase.reuse, Phase.generate, Phase.shrink))
     @given(st.data())
     def fuzz(data: st.DataObject) -> None:
         nonlocal tried

@@ -142,6 +142,19 @@ def test_errors_say_where_they_happened() -> None:
     assert message("{% for t in doc.name %}{% endfor %}").startswith("liquid: Expected array, found `string`\nfrom: {% for")
 
 
+@pytest.mark.parametrize("text, found", [
+    ("{{ (1..doc.tags) }}", "array"), ("{{ (doc.breed..2) }}", "object"), ("{% cycle 1, (doc.owner..2) %}", "nil"), ("{% if (1..doc.tags) %}{% endif %}", "array"),
+    ("{% if 1 == 2 == (1..doc.tags) %}{% endif %}", "array"), ("{% case 1 %}{% when (1..doc.breed) %}{% endcase %}", "object"),
+    ("{% tablerow t in doc.tags cols: doc.breed %}{% endtablerow %}", "object"), ("{% for x in (1..doc.tags) %}{% endfor %}", "array"),
+])
+def test_ends_of_ranges_are_numbers(text: str, found: str) -> None:
+    assert message(text).startswith(f"liquid: Expected whole number, found `{found}`\n")
+
+
+def test_a_cycle_may_have_any_value() -> None:
+    assert rendered("{% cycle empty, 1 %}{% cycle empty, 1 %}{% cycle blank %}{% cycle doc.tags %}{% cycle (1..2) %}") == "1small22.51..2"
+
+
 @pytest.mark.parametrize("text, place, reason", [
     ("{{ doc.name", "1:4", "expected Literal"), ("a\nb {{ doc.name ! }}", "2:6", "unexpected '!'"), ("{% if %}", "1:4", "expected 'expression'"),
     ("{% if true %}", "1:4", "expected tag with value 'endif'"), ("{% case doc.id %} x", "1:4", "expected tag with value 'endcase'"),
@@ -149,6 +162,11 @@ def test_errors_say_where_they_happened() -> None:
     ("{{ doc.name }} {{ doc.name | nothing }}", "1:19", "Unknown filter `nothing`"), ("{% raw %}", "1:4", "endraw"),
     ("{% endif %}", "1:4", "unexpected tag 'endif'"), ("{{ }}", "1:4", ""), ("{% %}", "1:4", ""), ("{{ 'a }}", "1:4", ""),
     ("{% assign = 1 %}", "1:4", "assignment"), ("{% for a %}{% endfor %}", "1:4", ""), ("{% include 'a' %}", "1:4", "include"),
+    ("{{ [] }}", "1:4", "expected an index"), ("{{ doc[ ] }}", "1:4", "expected an index"), ("{{ doc[.] }}", "1:4", "expected an index"),
+    ("{{ doc.id | plus: doc[] }}", "1:4", "expected an index"), ("a\n{% if [] %}{% endif %}", "2:4", "expected an index"),
+    ("{% if doc.id == doc[] %}{% endif %}", "1:4", "expected an index"), ("{% for x in doc[] %}{% endfor %}", "1:4", "expected an index"),
+    ("{% assign x = doc[] %}", "1:4", "expected an index"), ("{% cycle doc[], 1 %}", "1:4", "expected an index"), ("{% for x in (1..doc[]) %}{% endfor %}", "1:4", ""),
+    ("{% case 1 %}{% when doc.tags[nil] %}{% endcase %}", "1:4", "expected an index"), ("\n\n{{ doc.id | nothing }}", "3:4", "Unknown filter"),
     ("{% render 'a' %}", "1:4", "render"), ("{% liquid assign a = 1 %}", "1:4", "liquid"),
 ])
 def test_what_does_not_parse(text: str, place: str, reason: str) -> None:
