@@ -77,13 +77,13 @@ def _sequence(content: bytes, most: int) -> Iterator[list[Any]]:
     try:
         yield from _portions(content.decode().strip(_BLANKS.decode()))
         return
-    except (ValueError, RecursionError):
+    except ValueError:
         pass
     raise json_text.fault_in(content) or ValueError("the scanner finds no fault in what the decoder refuses")
 
 
 def _portions(text: str) -> Iterator[list[Any]]:
-    """The items of a list, portion by portion; ValueError or RecursionError where something is wrong.
+    """The items of a list, portion by portion; ValueError where something is wrong.
 
     A portion ends at any comma: where that stands inside an item, what is before it is no list.
     """
@@ -94,7 +94,7 @@ def _portions(text: str) -> Iterator[list[Any]]:
         end = text.find(",", at + size, last) % len(text)  # -1, for none, is the closing bracket
         try:
             values = json_text.decoded(f"[{text[at:end]}]")
-        except (ValueError, RecursionError):
+        except ValueError:
             if end == last:
                 raise
             size *= 2

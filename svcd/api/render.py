@@ -4,14 +4,13 @@ It shows what an embedder or a language model would get (docs/templates.md#the-r
 """
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from svcd.api.bodies import serde_type
 from svcd.api.routes import Context, Fields, HandlerResult, Route
 from svcd.base.errors import ApiError
-from svcd.base.json_text import dumps
+from svcd.base.json_text import dumps, loads
 from svcd.schema.embedder_settings import fragments, indexing_part
 from svcd.templates import JsonTemplate, Template, TemplateError, document_variables, fragment_variables
 from svcd.validation.features import require
@@ -160,7 +159,7 @@ def _input(ctx: Context, given: Mapping[str, Any]) -> tuple[dict[str, Any], Call
             if docid is None:
                 raise ApiError("render_document_not_found",
                                f"{_FETCHING_INPUT}: document `{given['id']}` not found in `{uid}`")
-            return json.loads(reader.documents([docid])[0]), reader.settings.searchable.__contains__
+            return loads(reader.documents([docid])[0]), reader.settings.searchable.__contains__
     except ApiError as error:
         if error.code != "index_not_found":
             raise

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 from zlib import crc32
 
 from svcd.base import json_text
@@ -57,6 +57,7 @@ class _Window:
         self._ahead, self._ahead_at = "", 0  # text after the window that was read already
         self._lines = 0  # line ends before the text
         self._columns = 0  # bytes between the last of them and the text
+        self._is_shallow = False  # found for this text
 
     @property
     def is_last(self) -> bool:
@@ -71,7 +72,7 @@ class _Window:
         while not self.is_last and received <= kept:
             pieces.append(self._next_piece(max(kept, _PIECE)))
             received += len(pieces[-1])
-        self.text, self.at = "".join(pieces), 0
+        self.text, self.at, self._is_shallow = "".join(pieces), 0, False
         return received > 0
 
     def _next_piece(self, size: int) -> str:
@@ -92,7 +93,7 @@ class _Window:
         end = self.at + _PIECE
         if len(self.text) > end:
             self._ahead, self._ahead_at = self.text[end:] + self._ahead[self._ahead_at:], 0
-        self.text, self.at = self.text[self.at:end], 0
+        self.text, self.at, self._is_shallow = self.text[self.at:end], 0, False
 
     def next_token(self) -> str:
         """Step over blanks: the character that follows, "" at the end of the window."""
@@ -102,6 +103,11 @@ class _Window:
     def encoded(self, start: int, end: int | None = None) -> bytes:
         """The bytes of a part of the text."""
         return self.text[start:end].encode("utf-8", "surrogateescape")
+
+    def is_shallow(self) -> bool:
+        """Return whether the C scanner may read from `at` on, as the text is not too deep; True holds for all later places."""
+        self._is_shallow = self._is_shallow or not json_text.is_too_deep(self.encoded(self.at))
+        return self._is_shallow
 
     def _place(self, at: int) -> tuple[int, int]:
         """Line ends before a place of the text, and bytes since the last of them."""
@@ -139,15 +145,14 @@ class _Reader:
         text, at = self.window.text, self.window.at
         if len(text) - at > _LARGE:
             return
+        if not self.window.is_shallow():  # there is an error in this text: read what is before it
+            text = self._shallow_part()
         try:
             while match := next_one(text, at):
                 start = match.end()
-                value, end = _scan(text, start)
-                if self._is_deep(value, start, end):
-                    break
-                self._spans.append((start, end))
-                at = end
-        except (ValueError, StopIteration, RecursionError):
+                _, at = _scan(text, start)
+                self._spans.append((start, at))
+        except (ValueError, StopIteration):
             pass  # document() finds the error, with its position
         self.window.at = at
 
@@ -177,20 +182,21 @@ class _Reader:
     def _end(self, skim: bool) -> int | None:
         """Where the value at the window's place ends, None when the window ends inside it."""
         window = self.window
-        if len(window.text) - window.at > _LARGE:  # its value would be many times larger still
+        # The value of a large one would be many times larger still.
+        if len(window.text) - window.at > _LARGE or not window.is_shallow():
             return self._exact_end(skim)
         try:
-            value, end = _scan(window.text, window.at)
-        except (ValueError, StopIteration, RecursionError):
+            end: int = _scan(window.text, window.at)[1]
+        except (ValueError, StopIteration):
             return self._exact_end(skim)
-        return self._exact_end(skim) if self._is_deep(value, window.at, end) else end
+        return end
 
-    def _is_deep(self, value: Any, start: int, end: int) -> bool:
-        if end - start <= 2 * json_text.MAX_DEPTH:
-            return False
-        text = self.window.text  # brackets are counted without a copy, since most documents are as long
-        has_many = text.count("[", start, end) + text.count("{", start, end) > json_text.MAX_DEPTH
-        return has_many and json_text.is_too_deep(value, self.window.encoded(start, end))
+    def _shallow_part(self) -> str:
+        """The text of the window up to a place between `at` and where it becomes too deep."""
+        window, end = self.window, len(self.window.text)
+        while json_text.is_too_deep(window.encoded(window.at, end)):
+            end = (window.at + end) // 2
+        return window.text[:end]
 
     def _exact_end(self, skim: bool) -> int | None:
         """As `_end`, by the exact scanner; its errors count unless the window just ended too early."""

@@ -6,6 +6,7 @@ rule than its filter) makes the token invalid, as ignoring it would permit too m
 """
 from __future__ import annotations
 
+import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -50,8 +51,12 @@ def claims_of(token: str, secret_of: Callable[[str], str], now_s: int) -> Claims
     import jwt  # see _signatures
 
     try:
+        header = jwt.utils.base64url_decode(token.partition(".")[0])
+        # The library decodes it as it is, in any encoding: all brackets count, also those in strings.
+        if header.count(b"[") + header.count(b"{") > json_text.MAX_DEPTH:
+            return None
         payload: bytes = _signatures().decode_complete(token, options={"verify_signature": False})["payload"]
-    except (jwt.InvalidTokenError, RecursionError):
+    except (jwt.InvalidTokenError, binascii.Error):
         return None
     claims = _claims(payload)
     try:

@@ -1,7 +1,8 @@
 """Reads and prints JSON as the interface does: read as strictly as serde_json, printed in the same form.
 
 `loads` and `decoded` use the decoder of the standard library with checks for what it accepts and serde_json does not; messages of
-errors come from svcd.base.json_scanner. `has_at_most` limits the number of values before any is built. `dumps` prints. For
+errors come from svcd.base.json_scanner. `has_at_most` limits the number of values, and `is_too_deep` their depth, before any is
+built. `dumps` prints. For
 strings of many megabytes, `long_literals` and `unescaped` work on the bytes of a compact text: in a Python string one wide
 character makes every character take four bytes.
 """
@@ -13,6 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from io import BytesIO
+from itertools import accumulate
 from json.encoder import encode_basestring
 from typing import Any, NamedTuple, NoReturn
 
@@ -27,6 +29,8 @@ from svcd.base.json_scanner import (
     fault_in,
     value_end,
 )
+
+JsonValue = Any
 
 # The number of values in a text. A value takes many times the memory of its text, so a limit in bytes is not enough.
 
@@ -61,10 +65,54 @@ def _beyond(most: int) -> re.Pattern[bytes]:
     return re.compile(rb"(?:%s[,\[{]){%d}+" % (_NO_OPENER, most + 1), re.DOTALL)
 
 
+# The depth of a text. The decoder of the standard library recurses on the stack of its thread, and since Python 3.12 only a
+# constant of the interpreter bounds that, which is too large for the stack of a thread that answers requests (1 MB): the process
+# would end with a segmentation fault. So each text from outside is checked before it is decoded.
+
+# Levels of a text that only svcd and its peers write (dumps, answers of services): it may wrap values that have MAX_DEPTH. The
+# decoder takes up to 210 bytes of the stack for a level: 84 kB, less than the 128 kB of a thread with musl.
+MAX_WRAPPED_DEPTH = 400
+
+_OPEN, _CLOSE = b"\x01", b"\xff"  # as signed bytes 1 and -1, so that their sum is the depth
+_TO_STEPS = bytes.maketrans(b"[{]}", 2 * _OPEN + 2 * _CLOSE)
+_NO_STRUCTURE = bytes(byte for byte in range(256) if byte not in b'[{]}"')
+_STRING_WITH_BRACKETS = re.compile(rb'"[^"]*"?')
+
+
+def is_too_deep(encoded: bytes, most: int = MAX_DEPTH) -> bool:
+    """Return whether a text of correct JSON values nests containers deeper than `most` levels.
+
+    For an incorrect text the depth counts up to its fault; if that is within `most`, True is possible all the same.
+    """
+    if len(encoded) <= most or encoded.count(b"[") + encoded.count(b"{") <= most:
+        return False
+    if b'\\"' in encoded:
+        encoded = encoded.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # Without all that is neither quote nor bracket, `""` is a string without brackets, or joins two strings.
+    steps = encoded.translate(_TO_STEPS, _NO_STRUCTURE).replace(b'""', b"")
+    if b'"' in steps:
+        steps = _STRING_WITH_BRACKETS.sub(b"", steps)
+    # Each round takes away the innermost containers; as long as they are most of all, that is ten times faster than a sum.
+    levels = 0
+    while steps and 2 * len(fewer := steps.replace(_OPEN + _CLOSE, b"")) <= len(steps):
+        steps, levels = fewer, levels + 1
+    return levels + max(accumulate(memoryview(steps).cast("b")), default=0) > most
+
+
+class TooDeep(ValueError):
+    """The text nests containers too deeply to be decoded."""
+
+
+def loads_wrapped(text: str | bytes) -> JsonValue:
+    """json.loads() for what svcd and its peers write. Raises TooDeep beyond MAX_WRAPPED_DEPTH, and ValueError."""
+    encoded = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    if is_too_deep(encoded, MAX_WRAPPED_DEPTH):
+        raise TooDeep(f"nested deeper than {MAX_WRAPPED_DEPTH} levels")
+    return json.loads(text.decode("utf-8", "surrogatepass") if isinstance(text, bytes) else text)
+
+
 # Reading. The decoder of the standard library differs from serde_json for NaN, Infinity, integers beyond 64 bits, `-0`,
 # doubles that overflow, lone surrogates and depth; cheap checks find texts in which that may matter.
-
-JsonValue = Any
 
 _MIN_I64, _MAX_U64 = -(2**63), 2**64 - 1
 _SURE_DIGITS = 18  # an integer with at most so many digits fits into 64 bits
@@ -116,28 +164,26 @@ def loads(text: str | bytes) -> JsonValue:
     """
     try:
         return decoded(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         pass  # leave the block first: the traceback refers to a second copy of the text
     encoded = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     raise fault_in(encoded) or ValueError("the scanner finds no fault in what the decoder refuses")
 
 
 def decoded(source: str | bytes) -> JsonValue:
-    """As loads(), but a fault raises ValueError or RecursionError without the message of serde_json.
-
-    The text is decoded before it is checked, so that an invalid one costs no checks.
-    """
-    text = source.decode() if isinstance(source, bytes) else source
+    """As loads(), but a fault raises ValueError without the message of serde_json."""
+    text, encoded = (source.decode(), source) if isinstance(source, bytes) else (source, source.encode())
+    if is_too_deep(encoded):
+        raise _Refused
     try:
         value = quick.decode(text)
     except json.JSONDecodeError:
         raise
     except ValueError:  # an integer with more digits than int() accepts
         value = careful.decode(text)
-    encoded = source if isinstance(source, bytes) else source.encode()
     if has_odd_numbers(encoded):
         value = careful.decode(text)
-    if has_lone_surrogate(text) or is_too_deep(value, encoded):
+    if has_lone_surrogate(text):
         raise _Refused
     return value
 
@@ -145,10 +191,12 @@ def decoded(source: str | bytes) -> JsonValue:
 def decoded_together(texts: Sequence[bytes]) -> list[JsonValue]:
     """decoded() of each, in two thirds of the time; one value that needs a closer look raises ValueError for all."""
     encoded = b"[%s]" % b",".join(texts)
+    if is_too_deep(encoded, MAX_DEPTH + 1):
+        raise _Refused
     text = encoded.decode()
     values: list[JsonValue] = quick.decode(text)
     is_one_of_each = len(values) == len(texts)
-    if not is_one_of_each or has_odd_numbers(encoded) or has_lone_surrogate(text) or any(map(is_too_deep, values, texts)):
+    if not is_one_of_each or has_odd_numbers(encoded) or has_lone_surrogate(text):
         raise _Refused
     return values
 
@@ -171,23 +219,6 @@ def has_lone_surrogate(text: str) -> bool:
         return False
     unescaped = text.replace("\\\\", "  ")  # now each backslash begins an escape
     return _SURROGATE.search(_PAIR.sub("", unescaped)) is not None
-
-
-def is_too_deep(value: JsonValue, encoded: bytes) -> bool:
-    """True when containers are nested deeper than serde_json allows."""
-    if encoded.count(b"[") + encoded.count(b"{") <= MAX_DEPTH:
-        return False
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for container in level
-            for child in (container.values() if type(container) is dict else container)
-            if type(child) is dict or type(child) is list
-        ]
-        if not level:
-            return False
-    return True
 
 
 # Printing as serde_json does: compact, UTF-8, floats with the fewest digits and never as integers. NaN and infinity fail.
@@ -339,6 +370,7 @@ __all__ = [
     "TRAILING_CHARACTERS",
     "TRAILING_COMMA",
     "JsonError",
+    "TooDeep",
     "careful",
     "decoded",
     "decoded_together",
@@ -350,6 +382,7 @@ __all__ = [
     "has_odd_numbers",
     "is_too_deep",
     "loads",
+    "loads_wrapped",
     "quick",
     "value_end",
 ]

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from svcd.base.json_text import loads_wrapped
 from svcd.cluster.log import MOST_PIECE_BYTES, Log
 from svcd.validation.answers import MISFITS
 
@@ -50,20 +51,20 @@ def encode(log: Log, identity: str, entry: Entry) -> bytes:
 def decode(log: Log, body: bytes) -> Entry:
     """The opposite. Raises Unavailable, MissingPiece, Damaged."""
     try:
-        entry: dict[str, Any] = json.loads(body)
+        entry: dict[str, Any] = loads_wrapped(body)
         if "stored" not in entry:
             return {**entry}
         packed = b"".join(log.get_piece(entry["stored"], place) for place in range(entry["pieces"]))
         if hashlib.sha256(packed).hexdigest() != entry["sha256"]:
             raise Damaged(f"the pieces of {entry['stored']} have another SHA-256 than the entry says")
-        return {**json.loads(zlib.decompress(packed)), "stored": entry["stored"]}
+        return {**loads_wrapped(zlib.decompress(packed)), "stored": entry["stored"]}
     except (*MISFITS, zlib.error) as misfit:
         raise Damaged(f"an entry of the log cannot be read: {type(misfit).__name__}") from None
 
 
 def payloads_of(body: bytes) -> Iterator[str]:
     """The names under which pieces of an entry are kept beside the log."""
-    entry = json.loads(body)
+    entry = loads_wrapped(body)
     if "stored" in entry:
         yield entry["stored"]
     if "pieces" in (entry.get("payload") or ()):

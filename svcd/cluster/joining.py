@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from svcd.base import files, logs
+from svcd.base.json_text import loads_wrapped
 from svcd.cluster.log import Log, Record, Trimmed, Unavailable
 from svcd.cluster.members import CLUSTER, NODES
 from svcd.index import schema
@@ -68,7 +69,7 @@ def _joined(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack, 
             raise CannotJoin("the log has no record of its cluster, though it, or this data folder, has been used in one")
         log.compare_and_set(CLUSTER, json.dumps(seed).encode(), 0)
         record = log.records(CLUSTER)[CLUSTER]
-    cluster = json.loads(record.value)
+    cluster = loads_wrapped(record.value)
     if position is not None and position.log != cluster["uid"]:
         raise CannotJoin(f"the data folder {folder} is of another cluster: name an empty one with --db-path")
     if position is not None and position.applied > _last(log, position.applied):
@@ -144,7 +145,7 @@ def _has_rows(connection: Any) -> bool:
 
 def _copy_a_peer(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack) -> None:
     """Replace the data folder by a copy of that of another node."""
-    peers = [json.loads(record.value) for key, record in log.records(NODES).items() if key != NODES + name]
+    peers = [loads_wrapped(record.value) for key, record in log.records(NODES).items() if key != NODES + name]
     reasons = []
     for peer in sorted(peers, key=lambda peer: -int(peer["applied"])):
         try:

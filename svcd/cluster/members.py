@@ -19,6 +19,7 @@ from typing import Any
 
 from svcd import __version__
 from svcd.base import logs
+from svcd.base.json_text import loads_wrapped
 from svcd.cluster.entries import payloads_of
 from svcd.cluster.log import Log, Record, Trimmed, Unavailable
 from svcd.cluster.node import MOST_ENTRIES, Node
@@ -106,7 +107,7 @@ class Members:
         members = []
         for key, record in sorted(self._records.items()):
             if key.startswith(NODES):
-                told = json.loads(record.value)
+                told = loads_wrapped(record.value)
                 members.append(Member(key.removeprefix(NODES), told["url"], told["applied"], told["version"],
                                       now - self._seen[key][1], told.get("hashes", {}), told.get("fault")))
         return members
@@ -116,7 +117,7 @@ class Members:
         found = self._records.get(LEASE)
         if found is None or time.monotonic() - self._seen[LEASE][1] > LEASE_S:
             return None
-        holder: str | None = json.loads(found.value)["holder"]
+        holder: str | None = loads_wrapped(found.value)["holder"]
         return holder
 
     def has_quorum(self) -> bool:
@@ -166,7 +167,7 @@ class Members:
     def _is_own_log(self) -> bool:
         """Is the log still the one whose entries this node has applied? It could have been lost, or be another cluster's."""
         found = self._records.get(CLUSTER)
-        self._node.is_verified = found is not None and json.loads(found.value)["uid"] == self._node.position.log
+        self._node.is_verified = found is not None and loads_wrapped(found.value)["uid"] == self._node.position.log
         if not self._node.is_verified:
             self._node.renew(0.0)
             reason = "the log is not, or no longer, that of this data folder"
@@ -185,7 +186,7 @@ class Members:
 
     def _hold_or_take(self, begun: float) -> None:
         found = self._records.get(LEASE)
-        lease: dict[str, Any] = json.loads(found.value) if found else {"holder": None, "session": None, "term": 0}
+        lease: dict[str, Any] = loads_wrapped(found.value) if found else {"holder": None, "session": None, "term": 0}
         if lease["session"] == self._session:
             if not self._may_lead():
                 self._node.renew(0.0)
@@ -219,8 +220,8 @@ class Members:
 
     def _resign(self) -> None:
         found = self._log.records(LEASE).get(LEASE)
-        if found and json.loads(found.value)["session"] == self._session:
-            value = {**json.loads(found.value), "holder": None, "session": None}
+        if found and loads_wrapped(found.value)["session"] == self._session:
+            value = {**loads_wrapped(found.value), "holder": None, "session": None}
             self._log.compare_and_set(LEASE, json.dumps(value).encode(), found.revision)
 
     def _tell(self) -> None:
@@ -228,7 +229,7 @@ class Members:
                 "fault": self._node.fault}
         key = NODES + self._node.name
         found = self._records.get(key)
-        if self._told and found and json.loads(found.value)["session"] != self._session:
+        if self._told and found and loads_wrapped(found.value)["session"] != self._session:
             self._end_if_lasting(f"another node has the name {self._node.name} too")
             return
         self._doubted_since = None
@@ -264,7 +265,7 @@ def _check(key: str, record: Record) -> None:
     """Raise Unavailable for a record that no node has written so."""
     needed = _NODE_MEMBERS if key.startswith(NODES) else _MEMBERS.get(key, {})
     try:
-        told = json.loads(record.value)
+        told = loads_wrapped(record.value)
         is_good = all(isinstance(told[name], kind) for name, kind in needed.items())
     except MISFITS:
         is_good = False

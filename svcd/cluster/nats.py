@@ -26,6 +26,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from svcd.base.json_text import loads_wrapped
 from svcd.cluster.log import (
     MOST_ENTRY_BYTES,
     MOST_PIECE_BYTES,
@@ -517,7 +518,7 @@ def _decoded(answer: Msg) -> dict[str, Any]:
     """The JSON of an answer. Raises _Failed for an error."""
     _has_content(answer)
     try:
-        content: dict[str, Any] = json.loads(answer.data)
+        content: dict[str, Any] = loads_wrapped(answer.data)
         error = content.get("error")
         failure = _Failed(str(error.get("description", "an error")), int(error.get("err_code", 0))) if error else None
     except MISFITS:

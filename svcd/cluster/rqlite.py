@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from svcd.base.json_text import loads_wrapped
 from svcd.cluster.log import (
     MOST_ENTRY_BYTES,
     MOST_PIECE_BYTES,
@@ -273,7 +274,7 @@ class RqliteLog:
         if reply.status != 200:
             raise _Failed(f"status {reply.status}: {reply.body[:200].decode('utf-8', 'replace').strip()}")
         try:
-            shown = json.loads(reply.body)
+            shown = loads_wrapped(reply.body)
             results = shown["results"]
             error = shown.get("error") or next((each["error"] for each in results if "error" in each), None)
             if error is None:

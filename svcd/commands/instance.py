@@ -24,6 +24,7 @@ from urllib.parse import quote, urlsplit
 
 import click
 
+from svcd.base.json_text import loads_wrapped
 from svcd.cli.config import load
 from svcd.http.tls import client_context
 
@@ -97,7 +98,7 @@ class Instance:
         finally:
             connection.close()
         try:
-            value = json.loads(text) if text else None
+            value = loads_wrapped(text) if text else None
         except ValueError:
             raise CommandFailed(f"{self.url} answers, but not as svcd does; is the address right?", UNREACHABLE) from None
         if answer.status >= 400:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from svcd.base.json_text import loads_wrapped
 from svcd.base.little_endian import bytes_of
 
 FORMAT, VERSION = "svcd word vectors", 1
@@ -87,7 +88,7 @@ class WordVectorFile:
 def _read_header(line: bytes) -> tuple[int, int, int]:
     """(words, dimensions, bytes of the words)."""
     try:
-        header = json.loads(line)
+        header = loads_wrapped(line)
         if header["format"] != FORMAT:
             raise ValueError
         if header["version"] != VERSION:

@@ -66,8 +66,8 @@ ACCEPTS_PER_TURN = 64
 EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 # Idle threads that are kept for the next request: starting one takes a tenth of a millisecond.
 SPARE_THREADS = 2
-# A thousand threads may wait for their search; with the usual 8 MB each, small machines refuse them. Recursion is
-# bounded by Python long before: JSON nested too deeply fails as it should in a quarter of this.
+# A thousand threads may wait for their search; with the usual 8 MB each, small machines refuse them. Python does
+# not know this limit, so the depth of a text is checked before anything recurses over it (svcd.base.json_text.is_too_deep).
 THREAD_STACK = 1 << 20
 
 

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from svcd.base import logs, quantities
 from svcd.base.errors import ApiError, quoted_name
+from svcd.base.json_text import loads_wrapped
 from svcd.index import schema
 from svcd.index.connections import open_reader, open_writer, sync_tree, write_transaction
 from svcd.instance import applied_log, network
@@ -274,12 +275,12 @@ class _Import:
     def _json(self, name: str, absent: Any = None) -> Any:
         """The JSON value of an entry; `absent` when it is missing. Raises ArchiveRefused."""
         try:
-            return json.loads(self._read(name))
+            return loads_wrapped(self._read(name))
         except FileNotFoundError:
             if absent is None:
                 raise ArchiveRefused(f"the dump has no entry `{name}`") from None
             return absent
-        except (RecursionError, ValueError) as error:
+        except ValueError as error:
             raise ArchiveRefused(f"{name} of the dump is not JSON: {describe(error)}") from error
 
     def _object(self, name: str, absent: Json | None = None) -> Json:
@@ -304,7 +305,7 @@ class _Import:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:
-                    yield read(json.loads(line))
+                    yield read(loads_wrapped(line))
                 except MALFORMED as error:
                     raise ArchiveRefused(f"{name} of the dump, line {number}: {describe(error)}") from error
 
@@ -434,5 +435,5 @@ def _check_index(instance: Instance, row: IndexRow) -> None:
         checked_index_uid(row.uid)
     with closing(open_writer(path)) as writer:  # a reader would leave a log behind
         stored = writer.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
-    if stored and not isinstance(json.loads(stored[0]), dict):
+    if stored and not isinstance(loads_wrapped(stored[0]), dict):
         raise ArchiveRefused(f"indexes/{path.name} of the snapshot has settings that are no object")

@@ -544,7 +544,7 @@ def _parsed(lines: list[bytes], before: int) -> list[dict[str, Any]]:
             together = json_text.decoded_together(lines)
             if set(map(type, together)) == {dict}:
                 return together
-    except (ValueError, RecursionError):
+    except ValueError:
         pass
     return _parsed_alone(lines, before)
 
@@ -554,7 +554,7 @@ def _parsed_alone(lines: list[bytes], before: int) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, before + 1):
         try:
             document = json_text.loads(line)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise _unreadable(f"document {number} is damaged: {error}") from None
         if not isinstance(document, dict):
             raise _unreadable(f"document {number} is damaged: it is no object")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from svcd.base.errors import ERRORS, error_object
+from svcd.base.json_text import loads_wrapped
 from svcd.base.quantities import SECOND, now, parse_rfc3339, rfc3339
 from svcd.schema.settings import SETTINGS, ranking_rules
 from svcd.tasks.unpacking import Malformed, quoted_value
@@ -83,7 +84,7 @@ def _first(values: Iterable[T]) -> T:
 def _lines(path: Path) -> Iterator[Any]:
     if path.exists():
         with path.open("rb") as lines:
-            yield from (json.loads(line) for line in lines if line.strip())
+            yield from (loads_wrapped(line) for line in lines if line.strip())
 
 
 def _lines_backwards(path: Path) -> Iterator[Any]:
@@ -96,7 +97,7 @@ def _lines_backwards(path: Path) -> Iterator[Any]:
             lines.seek(place)
             line = lines.readline()
             if line.strip():
-                yield json.loads(line)
+                yield loads_wrapped(line)
 
 
 def _write(path: Path, value: Any) -> None:
@@ -205,7 +206,7 @@ def _read_v4_v5(folder: Path, new: Path) -> None:
         _write_lines(new / "tasks" / "queue.jsonl", tasks)
     for line in _lines(folder / "index_uuids" / "data.jsonl"):
         old = folder / "indexes" / _safe_name(line["index_meta"]["uuid"])
-        meta = json.loads((old / "meta.json").read_bytes())
+        meta = loads_wrapped((old / "meta.json").read_bytes())
         _write_index(new, line["uid"], old, meta.get("primary_key"), meta["settings"],
                      *dates.get(line["uid"], (None, None)))
 
@@ -270,7 +271,7 @@ def _read_v2_v3(folder: Path, new: Path) -> None:
         for number, line in enumerate(_lines(updates / "data.jsonl"))))
     for uuid, uid in uids.items():
         old = next(path for name in (_safe_name(uuid), f"index-{uuid}") if (path := folder / "indexes" / name).exists())
-        meta = json.loads((old / "meta.json").read_bytes())
+        meta = loads_wrapped((old / "meta.json").read_bytes())
         _write_index(new, uid, old, meta.get("primary_key"), meta["settings"], *dates.get(uid, (None, None)))
 
 
@@ -324,7 +325,7 @@ def _take_documents(updates: Path, uuid: str | None, new: Path, uid: int) -> int
         return 0
     listed, lines = updates / "update_files" / f"update_{_safe_name(uuid)}", updates / "updates_files" / uuid
     if listed.exists():
-        documents = json.loads(listed.read_bytes())
+        documents = loads_wrapped(listed.read_bytes())
         _write_lines(target, documents)
         return len(documents)
     if lines.exists():
@@ -337,14 +338,14 @@ def _take_documents(updates: Path, uuid: str | None, new: Path, uid: int) -> int
 # Version 1
 
 def _read_v1(folder: Path, new: Path) -> None:
-    indexes = json.loads((folder / "metadata.json").read_bytes())["indexes"]
+    indexes = loads_wrapped((folder / "metadata.json").read_bytes())["indexes"]
     lines = (line for index in indexes
              for line in _v1_tasks(index["uid"], folder / _safe_name(index["uid"]) / "updates.jsonl"))
     _write_lines(new / "tasks" / "queue.jsonl", ({**line, "uid": uid} for uid, line in enumerate(lines)))
     for index in indexes:
         old = folder / index["uid"]
         _write_index(new, index["uid"], old, index.get("primaryKey"),
-                     _v1_settings(json.loads((old / "settings.json").read_bytes())), index["createdAt"],
+                     _v1_settings(loads_wrapped((old / "settings.json").read_bytes())), index["createdAt"],
                      index["updatedAt"])
 
 

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, cast
 
 from svcd.base import files
 from svcd.base.errors import ApiError, quoted_name
+from svcd.base.json_text import TooDeep
 from svcd.index.connections import sync_folder
 from svcd.validation import FieldError
 
@@ -50,7 +51,7 @@ def describe(error: Exception) -> str:
         return f"it is not JSON at line {error.lineno}, column {error.colno}"
     if isinstance(error, UnicodeError):
         return "it is not UTF-8 text"
-    if isinstance(error, RecursionError):
+    if isinstance(error, (RecursionError, TooDeep)):
         return "it is nested too deeply"
     if isinstance(error, MemoryError):
         return "it needs more memory than there is"

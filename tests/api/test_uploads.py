@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from svcd.api import uploads
 from svcd.api.uploads import CSV, JSON, NDJSON, payload_format, receive
 from svcd.base.errors import ApiError
 from tests.support.pace import is_within
@@ -293,3 +294,28 @@ def test_csv_fields_are_counted_outside_of_quotes(tmp_path: Path) -> None:
     assert "more than 65535 fields" in received(tmp_path, b'"a""b\n"' + many + b"\n", CSV)
     assert received(tmp_path, b'id,"' + many + b'"\n1,"' + many + b'\n"\n', CSV).startswith('{"id":"1",",,')
     assert received(tmp_path, many[1:] + b"\n", CSV) == ""
+
+
+@pytest.mark.parametrize("size", [65_536, 1000])
+@pytest.mark.parametrize("content_type", [JSON, NDJSON])
+@pytest.mark.parametrize("before", [0, 1, 5000])
+def test_no_deep_document_reaches_the_scanner_that_recurses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content_type: str, before: int, size: int
+) -> None:
+    scan = uploads._scan
+
+    def checked(text: str, at: int) -> object:
+        assert text.count('{"b":', at) < 128, "nested objects reach the scanner"
+        return scan(text, at)
+
+    monkeypatch.setattr(uploads, "_scan", checked)
+    texts = ['{"a":[1]}'] * before + ['{"b":' * 9000 + "1" + "}" * 9000]
+    content = ",".join(texts).join("[]") if content_type == JSON else "\n".join(texts)
+    assert "recursion limit exceeded" in received(tmp_path, content.encode(), content_type, size)
+
+
+def test_many_small_documents_before_a_deep_one_are_read_quickly(tmp_path: Path) -> None:
+    content = b'{"a":"' + b"x" * 900_000 + b'"}\n' + b'{"b":1}\n' * 100_000 + b'{"c":' * 9000
+    begin = time.perf_counter()
+    assert "recursion limit exceeded at line 100002" in received(tmp_path, content, NDJSON)
+    assert is_within(time.perf_counter() - begin, 5)

@@ -17,7 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.base.json_text import JsonError, dumps, dumps_begin, fault_in, has_at_most, loads, value_end
+from svcd.base import json_text
+from svcd.base.json_text import (
+    MAX_WRAPPED_DEPTH, JsonError, TooDeep, dumps, dumps_begin, fault_in, has_at_most, is_too_deep, loads, loads_wrapped, value_end,
+)
 from tests.support.pace import is_within
 
 FAULTS = [
@@ -260,3 +263,80 @@ def test_the_beginning_of_a_value_is_that_of_its_text(value: object) -> None:
     text = dumps(value)
     assert dumps_begin(value, len(text) + 1) == text
     assert len(dumps_begin(value, 5)) >= min(5, len(text))
+
+
+# Depth
+
+
+class _Decoder:
+    """In place of a decoder of the standard library: nothing may reach it."""
+
+    def decode(self, text: str) -> object:
+        raise AssertionError(f"{len(text)} characters are decoded unchecked")
+
+
+@pytest.mark.parametrize("text", [
+    "[" * 9000 + "]" * 9000, '{"a":' * 9000 + "1" + "}" * 9000, "[" * 9000, '["[\\"]",' * 200 + "1" + "]" * 200, '[{"a":[],"b":' * 64 + "1" + "}]" * 64,
+    '["\\\\",' * 128 + "1" + "]" * 128, '["\\\\\\"[",' * 128 + "1" + "]" * 128,
+])
+def test_what_is_too_deep_never_reaches_a_decoder_that_recurses(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(json_text, "quick", _Decoder())
+    monkeypatch.setattr(json_text, "careful", _Decoder())
+    for source in (text, text.encode()):
+        with pytest.raises(JsonError, match="recursion limit exceeded"):
+            loads(source)
+    with pytest.raises(ValueError):
+        json_text.decoded_together([text.encode(), b"1"])
+
+
+def _depth(value: object) -> int:
+    if not isinstance(value, (list, dict)):
+        return 0
+    return 1 + max(map(_depth, value.values() if isinstance(value, dict) else value), default=0)
+
+
+odd_texts = st.text(st.sampled_from('[]{}"\\,:a é'), max_size=6)
+deep_values = st.recursive(odd_texts | st.integers(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(odd_texts, inner, max_size=3), max_leaves=30)
+
+
+@given(deep_values, st.integers(0, 12), st.booleans(), st.sampled_from([None, 1]))
+def test_the_depth_of_a_text_is_that_of_its_value(value: object, most: int, is_ascii: bool, indent: int | None) -> None:
+    text = json.dumps(value, ensure_ascii=is_ascii, indent=indent).encode()
+    assert is_too_deep(text, most) == (_depth(value) > most)
+
+
+@given(st.lists(st.sampled_from(["[", "]", "{", "}", '"', "\\", ",", ":", "a", '"a":', '["', "1"]), max_size=40).map("".join), st.integers(0, 8))
+def test_a_wrong_text_counts_at_least_up_to_its_fault(text: str, most: int) -> None:
+    """As deep as the decoder goes: where it finds nothing wrong before."""
+    fault = fault_in(text.encode())
+    valid = text.encode()[:fault.index - 1] if fault else text.encode()
+    open_ = {"[": 1, "{": 1, "]": -1, "}": -1}
+    depth = deepest = 0
+    is_string, before = False, ""
+    for character in valid.decode():
+        is_escaped = is_string and before == "\\"
+        before = "" if is_escaped else character
+        if character == '"' and not is_escaped:
+            is_string = not is_string
+        elif not is_string:
+            depth += open_.get(character, 0)
+            deepest = max(deepest, depth)
+    assert is_too_deep(text.encode(), most) or deepest <= most
+
+
+def test_what_peers_write_may_be_some_levels_deeper() -> None:
+    deepest = "[" * MAX_WRAPPED_DEPTH + "]" * MAX_WRAPPED_DEPTH
+    assert loads_wrapped(deepest) == loads_wrapped(deepest.encode()) == json.loads(deepest)
+    for text in (f"[{deepest}]", f'{{"a":{deepest}}}', "[" * 100_000):
+        with pytest.raises(TooDeep):
+            loads_wrapped(text)
+    for text in (b"\xff", "[", "\ufeff1"):
+        with pytest.raises(ValueError):
+            loads_wrapped(text)
+
+
+def test_the_depth_of_a_long_text_is_found_soon() -> None:
+    for text in (b"[]," * 200_000, b"[" * 200_000, (b"[" * 127 + b"]" * 127) * 800, b'"[\\"",' * 100_000, b'"' * 300_000 + b"[" * 200):
+        begin = time.perf_counter()
+        is_too_deep(text)
+        assert is_within(time.perf_counter() - begin, 1)

@@ -202,6 +202,15 @@ def test_50_mb_of_brackets_are_refused_elsewhere_and_not_kept(daemon: Daemon, me
     assert state(daemon) == before
 
 
+@pytest.mark.parametrize("depth", [1000, 9000, 200_000])
+@pytest.mark.parametrize(("method", "path"), [
+    ("POST", "/indexes/films/search"), ("PATCH", "/indexes/films/settings"), ("POST", DOCUMENTS), ("POST", f"{DOCUMENTS}/delete-batch"), ("POST", "/multi-search")])
+def test_nested_objects_are_refused_at_any_depth(daemon: Daemon, method: str, path: str, depth: int) -> None:
+    reply = daemon.call(method, path, '[{"a":' * (depth // 2) + "1" + "}]" * (depth // 2))
+    assert_refused(reply, "malformed_payload")
+    assert daemon.call("GET", "/health").status == 200
+
+
 LONG_LISTS = {
     "sorts": {"sort": ["id:asc", "id:desc"] * 3000},
     "points": {"sort": [f"_geoPoint({n % 90},{n % 180}):asc" for n in range(5000)]},
