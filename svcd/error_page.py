@@ -414,8 +414,8 @@ ACTIONS: tuple[tuple[str, str], ...] = (
     ("too_many_open_files", "Raise the limit of open files: `ulimit -n`, `LimitNOFILE=` of systemd."),
     ("no_space_left_on_device", "Make space on the disk of the data folder, then send the request again."),
     ("io_error", "Look at the disk and the log of the system; `svcd verify` checks the data folder."),
-    ("index_corrupted", "Restore a backup; or stop svcd and rebuild the index from its stored documents with `svcd repair INDEX`; "
-     "or delete the index and add the documents again. See [damage](storage.md#damage)."),
+    ("index_corrupted", "Restore a backup; or stop svcd and rebuild the index from its stored documents with `svcd repair "
+     "INDEX`; or delete the index and add the documents again. See [damage](storage.md#damage)."),
     ("instance_corrupted", "Stop svcd and restore a backup. `svcd verify` names the damaged rows. See "
      "[damage](storage.md#damage)."),
     ("internal", "Look at the log, which has the cause, and report it."),

@@ -20,7 +20,7 @@ from typing import Any
 
 from svcd.base import process
 from svcd.index.disk_space import lacks_room
-from svcd.index.row_checksums import row_checksum
+from svcd.index.row_checksums import define, row_checksum
 
 PAGE_SIZE = 8192
 # Reads go through a memory map of the kernel's page cache, which does not count as memory of svcd: as much as SQLite allows, and
@@ -48,6 +48,7 @@ def open_writer(path: Path, *, cache_kib: int = 2048) -> sqlite3.Connection:
         connection.execute("PRAGMA secure_delete = FAST")
         connection.execute(f"PRAGMA cache_size = -{cache_kib}")
         connection.execute(f"PRAGMA mmap_size = {MAP_BYTES}")
+        define(connection)
     except BaseException:  # such as a full disk: nothing must be left open for the next attempt
         connection.close()
         raise
