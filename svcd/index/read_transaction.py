@@ -166,8 +166,10 @@ def placeholders(portion: Sequence[object]) -> str:
     return ",".join("?" * len(portion))
 
 
-# What one entry costs beside its value: the key, and the links of the dictionary.
+# What one entry costs beside its value: a usual key, and the links of the dictionary.
 _ENTRY_BYTES = 200
+# Characters of a text in a key. A request gives it, and nobody gives one of megabytes again.
+_LONGEST_TEXT = 100_000
 
 
 def _bytes_of(value: Any) -> int:
@@ -193,8 +195,14 @@ def _own_bytes(value: Any) -> int:
     return memory_bytes(value) if isinstance(value, DocIds) else sys.getsizeof(value)
 
 
+def _text_length(part: object) -> int:
+    return len(part) if isinstance(part, (str, bytes)) else 0
+
+
 class Cache:
     """A cache of at most `limit` bytes that evicts the least recently used entries; safe for many threads.
+
+    Nothing is cached under a key with a very long text.
 
     limit: may be changed at any time; what exceeds it is evicted with the next put().
     """
@@ -221,10 +229,11 @@ class Cache:
 
     def put(self, key: Hashable, value: Any) -> None:
         """Cache a value. One that exceeds the limit by itself is not cached, and evicts nothing but the key's old value."""
-        size = _bytes_of(value) + _ENTRY_BYTES
+        length = max(map(_text_length, key), default=0) if isinstance(key, tuple) else _text_length(key)
+        size = _bytes_of(value) + _ENTRY_BYTES + length
         with self._lock:
             self._bytes -= self._entries.pop(key, (None, 0))[1]
-            if size > self.limit:
+            if size > self.limit or length > _LONGEST_TEXT:
                 return
             self._bytes += size
             self._entries[key] = value, size

@@ -2,6 +2,7 @@
 
 1. The least recently used entries go once what is held exceeds the limit.
 2. What takes more than the limit by itself is not held, pushes nothing out, and takes the place of what its key had.
+3. A text in a key counts; nothing is held under a key with a text of megabytes.
 """
 from __future__ import annotations
 
@@ -28,3 +29,11 @@ def test_what_takes_all_the_room_pushes_nothing_out() -> None:
     assert len(cache.get("c", lambda: bytes(5000))) == 5000
     cache.put("b", bytes(1500))
     assert cache.peek("a") is not None and cache.peek("b") is not None
+
+
+def test_nothing_is_held_under_a_key_of_megabytes() -> None:
+    cache = Cache(3_000_000)
+    cache.put(("facet", 1, "containing", "x" * 1_000_000), bytes(500))
+    assert cache.bytes == 0
+    cache.put(("facet", 1, "containing", "x" * 50_000), bytes(500))
+    assert cache.bytes > 50_000
