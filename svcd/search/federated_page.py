@@ -25,6 +25,7 @@ from svcd.search.hits import (
     without_ranking_hits,
 )
 from svcd.search.keyword import Found
+from svcd.search.matches import FormattingBudget
 from svcd.search.merge_order import MergeKey, merge_keys
 from svcd.search.proxied_hits import FEDERATION, WEIGHTED_SCORE, ExtraDocuments, members_for_caller
 from svcd.search.request import Federation, IndexedQuery
@@ -49,12 +50,12 @@ class NumberedQuery(NamedTuple):
 
 
 class QueryResult(NamedTuple):
-    """What one query found. is_formatting_over: is the time for formatting over?"""
+    """What one query found. budget: of formatting its hits."""
 
     query: NumberedQuery
     reader: Reader
     found: Found
-    is_formatting_over: Callable[[], bool]
+    budget: FormattingBudget
 
     def hits(self) -> list[MergedHit]:
         """The hits that no rule has pinned, with their merge keys."""
@@ -144,7 +145,7 @@ class FederatedPage:
     def _render(self, hits: Sequence[MergedHit], long_strings: LongStrings) -> list[str]:
         """The JSON texts of hits, each rendered by the options of its own query."""
         return _by_query(hits, lambda result, some: render_hits(
-            result.reader, result.query.indexed.query, result.found, [each.hit for each in some], result.is_formatting_over,
+            result.reader, result.query.indexed.query, result.found, [each.hit for each in some], result.budget,
             long_strings, self._federation_members(result, some)))
 
     def plain_documents(self, hits: Sequence[MergedHit | RemoteHit], shows_source: bool) -> list[str]:

@@ -23,7 +23,7 @@ from svcd.search.keyword import DistinctFilter
 from svcd.search.kinds import Kind, Search
 from svcd.search.merge_order import merged
 from svcd.search.request import Embed, Federation, IndexedQuery, Reranking, SearchResult, no_embedding
-from svcd.search.search import Timer, cutoff_ms, formatting_timer, ranking_limits, required_hits
+from svcd.search.search import Timer, cutoff_ms, formatting_budget, ranking_limits, required_hits
 
 if TYPE_CHECKING:
     from svcd.search.remote_hits import RemoteHit, RemoteResult, Remotes
@@ -115,7 +115,7 @@ def _run_queries(
     embed: Embed,
 ) -> list[QueryResult]:
     """Run the queries of one index, in the order of the request."""
-    expired, is_formatting_over = timer(cutoff_ms(reader)), formatting_timer(reader, timer)
+    expired, budget = timer(cutoff_ms(reader)), formatting_budget(reader, timer)
     results = []
     for each in queries:
         with _error_context(each, federation):
@@ -123,7 +123,7 @@ def _run_queries(
             _check_order(reader, each, wanted.kind, compatibility)
             limits = ranking_limits(reader, wanted.query, federation)
             found = wanted.run(limits, expired, each.indexed.index_uid)
-            results.append(QueryResult(each, reader, found, is_formatting_over))
+            results.append(QueryResult(each, reader, found, budget))
     return results
 
 

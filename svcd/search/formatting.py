@@ -143,6 +143,7 @@ class _TextFormatter:
                  budget: FormattingBudget, long_strings: LongStrings) -> None:
         self._options = options
         self._tags = Tags(options.highlight_pre_tag, options.highlight_post_tag)
+        self._tag_bytes, self._marker_bytes = sum(map(_size, self._tags)), _size(options.crop_marker)
         self._analyzer = analyzer
         self._locales_of = locales_of
         self._words = words
@@ -227,7 +228,7 @@ class _TextFormatter:
 
     def _markers(self, is_cut_before: bool, is_cut_after: bool) -> tuple[str, str]:
         marker = self._options.crop_marker
-        if not self._budget.adds(len(marker) * (is_cut_before + is_cut_after)):
+        if not self._budget.adds(self._marker_bytes * (is_cut_before + is_cut_after)):
             return "", ""
         return marker * is_cut_before, marker * is_cut_after
 
@@ -235,9 +236,8 @@ class _TextFormatter:
         """The matches in a part of a text, up to the first one whose tags the budget does not allow."""
         first = bisect_right(matches, start, key=lambda match: match.end)
         last = bisect_left(matches, end, lo=first, key=lambda match: match.start)
-        added = len(self._tags.opening) + len(self._tags.closing)
         for number in range(first, last):
-            if not self._budget.adds(added):
+            if not self._budget.adds(self._tag_bytes):
                 return matches[first:number]
         return matches[first:last]
 
@@ -371,3 +371,7 @@ class TaggedString(NamedTuple):
 
 def _escaped(text: str) -> bytes:
     return dumps(text)[1:-1].encode()
+
+
+def _size(text: str) -> int:
+    return len(_escaped(text))

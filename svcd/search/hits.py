@@ -34,20 +34,21 @@ T = TypeVar("T")
 
 
 def render_hits(
-    reader: Reader, query: SearchQuery, found: Found, hits: Sequence[Hit], expired: Callable[[], bool],
+    reader: Reader, query: SearchQuery, found: Found, hits: Sequence[Hit], budget: FormattingBudget,
     long_strings: LongStrings, extra_members: Sequence[str] = ()
 ) -> Sequence[str]:
     """The JSON texts of hits.
 
-    expired: has the time for formatting passed? long_strings: receives the strings of the hits that are replaced by placeholders.
-    extra_members: for each hit, members to insert after those of its document, as text; () for none.
+    budget: of the page that the hits are on, or are a portion of. long_strings: receives the strings of the hits that are
+    replaced by placeholders. extra_members: for each hit, members to insert after those of its document, as text; () for none.
     """
     tracing.begin("format")
     texts: Sequence[str] = [document.decode() if len(document) < LONG_BYTES else long_strings.extract(document)
                             for document in reader.documents_utf8([hit.docid for hit in hits])]
     members = [extra_members] if extra_members else []
     if _is_reshaped(reader, query):
-        texts, formatted = _formatted(reader, query, found, texts, expired, long_strings)
+        budget.renew()
+        texts, formatted = _formatted(reader, query, found, texts, budget, long_strings)
         members.append(formatted)
     if query.retrieve_vectors or [text for text in texts if VECTORS_MEMBER in text]:
         texts = with_or_without_vectors(reader, query.retrieve_vectors, [hit.docid for hit in hits], texts)
@@ -69,11 +70,11 @@ def _joined(text: str, *members: str) -> str:
 
 
 def _formatted(
-    reader: Reader, query: SearchQuery, found: Found, texts: Sequence[str], expired: Callable[[], bool],
+    reader: Reader, query: SearchQuery, found: Found, texts: Sequence[str], budget: FormattingBudget,
     long_strings: LongStrings
 ) -> tuple[Sequence[str], Sequence[str]]:
     """(the requested parts of the documents, their `_formatted` and `_matchesPosition` members), as texts."""
-    formatter = _formatter(reader, query, found, expired, long_strings)
+    formatter = _formatter(reader, query, found, budget, long_strings)
     documents, members = [], []
     for text in texts:
         hit = formatter.hit(loads(text))
@@ -91,7 +92,7 @@ def _is_reshaped(reader: Reader, query: SearchQuery) -> bool:
 
 
 def _formatter(
-    reader: Reader, query: SearchQuery, found: Found, expired: Callable[[], bool], long_strings: LongStrings
+    reader: Reader, query: SearchQuery, found: Found, budget: FormattingBudget, long_strings: LongStrings
 ) -> Formatter:
     options = FormatOptions(
         attributes_to_retrieve=query.attributes_to_retrieve,
@@ -112,7 +113,7 @@ def _formatter(
         analyzer=settings.analyzer,
         locales_of=settings.locales_of,
         words=found.matching_words(),
-        budget=FormattingBudget(expired),
+        budget=budget,
         long_strings=long_strings,
     )
 
@@ -165,7 +166,7 @@ def plain_documents(
     plain = replace(query, attributes_to_highlight=None, attributes_to_crop=None, show_matches_position=False,
                     show_ranking_score=False, show_ranking_score_details=False)
     long_strings = LongStrings()
-    texts = render_hits(reader, plain, found, hits, lambda: False, long_strings, extra_members)
+    texts = render_hits(reader, plain, found, hits, FormattingBudget(), long_strings, extra_members)
     return list(map(long_strings.restored, texts))
 
 

@@ -26,8 +26,8 @@ from svcd.text.analyzer import WORD, Token
 # Characters of text that one search may read after its time limit: those of the hits of most pages. Reading them takes a tenth
 # of a second, half a second where a segmenter finds the words.
 GUARANTEED_CHARACTERS = 65_536
-# Characters that tags and markers may add to the answer of one search: the request gives them, and they may be long.
-MAX_ADDED_CHARACTERS = 16_777_216
+# Bytes that tags and markers may add to the answer of one search: the request gives them, and they may be long.
+MAX_ADDED_BYTES = 16_777_216
 
 Phrase = Sequence["str | None"]
 
@@ -186,14 +186,19 @@ class FormattingBudget:
     """How much work the formatting of one search may still do. expired: has the time limit passed? None for no limit.
 
     Formatting counts towards the time limit of the search, so that a hit of 20 MB cannot occupy a search slot for a minute. A
-    fixed amount is always allowed, so that hits of usual size are formatted however long ranking took.
+    fixed amount is always allowed, so that hits of usual size are formatted however long ranking took. A page that is rendered in
+    portions has one budget, which each portion renews.
     """
 
     def __init__(self, expired: Callable[[], bool] | None = None) -> None:
         self._expired = expired
         self._guaranteed = GUARANTEED_CHARACTERS
-        self._addable = MAX_ADDED_CHARACTERS
+        self._addable = MAX_ADDED_BYTES
         self._is_over = False
+
+    def renew(self) -> None:
+        """Allow the fixed amount again, for the next portion of a page."""
+        self._guaranteed = GUARANTEED_CHARACTERS
 
     def allows(self, characters: int) -> bool:
         """May so many more characters be read, or a step of similar cost be made? If so, they are counted."""
@@ -204,9 +209,9 @@ class FormattingBudget:
             self._is_over = self._expired()
         return not self._is_over
 
-    def adds(self, characters: int) -> bool:
-        """May so many characters be added to the texts of hits? If so, they are counted."""
-        if characters > self._addable:
+    def adds(self, size: int) -> bool:
+        """May so many bytes be added to the texts of hits? If so, they are counted."""
+        if size > self._addable:
             return False
-        self._addable -= characters
+        self._addable -= size
         return True

@@ -19,6 +19,7 @@ from svcd.ranking.scores import VectorSorted
 from svcd.search.hits import federation_member, paged, plain_documents, render_hits, reranked, shows_matches
 from svcd.search.keyword import DistinctFilter, Found, filtered_docids, keyword_search
 from svcd.search.kinds import Kind, Search
+from svcd.search.matches import FormattingBudget
 from svcd.search.request import Embed, Federation, IndexedQuery, Reranking, SearchQuery, SearchResult, no_embedding
 from svcd.search.stored_strings import LongStrings
 
@@ -45,7 +46,7 @@ def search(
     """
     (indexed,) = queries
     reader, query = readers[indexed.index_uid], indexed.query
-    expired, is_formatting_over = timer(cutoff_ms(reader)), formatting_timer(reader, timer)
+    expired, budget = timer(cutoff_ms(reader)), formatting_budget(reader, timer)
     with tracing.span(_LOCAL):
         wanted = Search.of(reader, query, embed)
         is_order_enough = reranking is None and _needs_order_only(wanted)
@@ -71,7 +72,7 @@ def search(
             hits = placed(hits, by_position(pins), end)
         long_strings, ranked = LongStrings(), hits[first:end]
         page = paged(reader, query, found, ranked, long_strings,
-                     lambda found, some: render_hits(reader, query, found, some, is_formatting_over, long_strings))
+                     lambda found, some: render_hits(reader, query, found, some, budget, long_strings))
         counted = found.ranking.counted - DocIds([hit.docid for hit in rejected])
         return SearchResult(
             page, federation.pagination(len(counted)), _facets(indexed.index_uid, reader, federation, counted),
@@ -97,9 +98,9 @@ def cutoff_ms(reader: Reader) -> int:
     return DEFAULT_CUTOFF_MS if cutoff is None else cutoff
 
 
-def formatting_timer(reader: Reader, timer: Timer) -> Callable[[], bool]:
-    """Start the clock of formatting; returns a predicate: is its time over?"""
-    return timer(cutoff_ms(reader) * _FORMATTING_PERCENT // 100)
+def formatting_budget(reader: Reader, timer: Timer) -> FormattingBudget:
+    """Start the clock of formatting; returns what may be formatted until its time is over."""
+    return FormattingBudget(timer(cutoff_ms(reader) * _FORMATTING_PERCENT // 100))
 
 
 def required_hits(reader: Reader, federation: Federation) -> int:

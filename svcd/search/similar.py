@@ -11,6 +11,7 @@ from svcd.ranking.scores import VectorSorted
 from svcd.schema.distributions import distribution_of
 from svcd.search.hits import paged, render_hits
 from svcd.search.keyword import Found, terms_of
+from svcd.search.matches import FormattingBudget
 from svcd.search.request import SearchQuery
 from svcd.search.stored_strings import LongStrings
 from svcd.vectors.vector import similarity
@@ -51,10 +52,10 @@ def similar_documents(reader: Reader, query: SimilarQuery, candidates: DocIds) -
 
 def render_similar(reader: Reader, shown: SearchQuery, ranking: Ranking) -> Sequence[str]:
     """The JSON texts of the hits, a LongPage if they are many or long. shown: says what is shown of each."""
-    found, long_strings = Found(ranking, terms_of(reader, None), []), LongStrings()
+    found, budget, long_strings = Found(ranking, terms_of(reader, None), []), FormattingBudget(), LongStrings()
 
     def render(found: Found, some: Sequence[Hit]) -> Sequence[str]:
-        return render_hits(reader, shown, found, some, lambda: False, long_strings)
+        return render_hits(reader, shown, found, some, budget, long_strings)
 
     return paged(reader, shown, found, ranking.hits, long_strings, render)
 

@@ -8,6 +8,7 @@
 """
 from __future__ import annotations
 
+import json
 import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from svcd.search import formatting, long_texts
 from svcd.search.formatting import FormatOptions, Formatted, Formatter
-from svcd.search.matches import GUARANTEED_CHARACTERS, MAX_ADDED_CHARACTERS, FormattingBudget, LocatedTerm, MatchFinder
+from svcd.search.matches import GUARANTEED_CHARACTERS, MAX_ADDED_BYTES, FormattingBudget, LocatedTerm, MatchFinder
 from svcd.text.analyzer import Analyzer, Token
 
 WORDS = MatchFinder([
@@ -143,11 +144,11 @@ def test_hits_of_usual_size_are_formatted_after_the_cutoff() -> None:
 def test_tags_add_no_more_than_is_allowed() -> None:
     text, tag = "sun moon " * 1_000, "<" + "x" * 100_000 + ">"
     marked = shown(text, attributes_to_highlight=["*"], highlight_pre_tag=tag, highlight_post_tag="")
-    assert len(text) < len(marked) <= len(text) + MAX_ADDED_CHARACTERS
+    assert len(text) < len(marked) <= len(text) + MAX_ADDED_BYTES
     formatter = Formatter(FormatOptions(attributes_to_crop=["t:1"], crop_marker=tag), fields=["t"], displayed=None,
                           analyzer=Analyzer(), locales_of=lambda name: None, words=WORDS)
     found = formatter.hit({"t": [text] * 1_000}).formatted
-    assert found is not None and sum(map(len, found["t"])) <= 1_000 * 5 + MAX_ADDED_CHARACTERS
+    assert found is not None and sum(map(len, found["t"])) <= 1_000 * 5 + MAX_ADDED_BYTES
 
 
 def test_a_very_long_word_is_one_word() -> None:
@@ -167,3 +168,13 @@ def test_many_short_texts_do_not_stay_in_memory() -> None:
     finally:
         tracemalloc.stop()
     assert held < 8 << 20
+
+
+def test_all_portions_of_a_page_share_what_tags_may_add() -> None:
+    budget, tag, length = FormattingBudget(always_expired), "\x01" * 100_000, 0
+    for _ in range(100):
+        budget.renew()
+        marked = shown("sun moon", budget, attributes_to_highlight=["*"], highlight_pre_tag=tag, highlight_post_tag="")
+        assert marked.endswith("sun moon")
+        length += len(json.dumps(marked)) - len('"sun moon"')
+    assert MAX_ADDED_BYTES - 600_000 < length <= MAX_ADDED_BYTES
