@@ -158,7 +158,6 @@ def search(state: State, ctx: Context) -> None:
 def search_by_query_string(state: State, ctx: Context) -> None:
     """One search with a query string."""
     values = dict(ctx.query)
-    values["sort"] = (values.get("sort") or "").split(",") if values.get("sort") else None
     values["hybrid"] = values.get("hybridEmbedder") and {"semanticRatio": values.get("hybridSemanticRatio") or 0.5}
     _members(state, values)
     if values.get("personalizeUserContext") is not None:

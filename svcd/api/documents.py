@@ -32,7 +32,7 @@ from svcd.ranking.sort import SortError, SortRule, check_sortable, geo_buckets, 
 from svcd.schema.documents import Selection, checked_identifier, select
 from svcd.schema.document_vectors import MEMBER
 from svcd.search.shown_vectors import VECTORS_MEMBER, average_bytes, set_vectors, vectors_of
-from svcd.validation import features
+from svcd.validation import bounds, features
 from svcd.validation import Field, Param, anything, array_of, boolean, nullable, positive_integer, query_strings, string
 
 if TYPE_CHECKING:
@@ -159,8 +159,7 @@ def _selected(reader: IndexReader, ids: Sequence[str] | None, condition: Conditi
 
 def _docids_of_ids(reader: IndexReader, ids: Sequence[str]) -> DocIds:
     """The documents with these identifiers; unknown ones are left out."""
-    docids = {reader.docid_of(document_id) for document_id in ids}
-    return DocIds([docid for docid in docids if docid is not None])
+    return DocIds(list(reader.identified_docids(ids).values()))
 
 
 def _identifiers(ids: Sequence[Any]) -> list[str]:
@@ -247,8 +246,7 @@ def _uses_network(ctx: Context, asked: Mapping[str, Any]) -> bool:
 
 def get_documents(ctx: Context) -> HandlerResult:
     """One page of the documents, by the query string."""
-    sort, condition = ctx.query["sort"], filter_of_query_string(ctx.query["filter"], _FILTER_CODE)
-    return fetch(ctx, {**ctx.query, "sort": None if sort is None else split_rules(sort), "filter": condition})
+    return fetch(ctx, {**ctx.query, "filter": filter_of_query_string(ctx.query["filter"], _FILTER_CODE)})
 
 
 def documents_by_query_post(ctx: Context) -> HandlerResult:
@@ -392,7 +390,8 @@ def edit_documents_by_function(ctx: Context) -> HandlerResult:
 # Routes
 
 _METADATA = {"customMetadata": Param(query_strings.text, "invalid_index_custom_metadata", about="Free text kept on the task.")}
-_FIELDS_PARAM = Param.list_of(query_strings.text, "invalid_document_fields", about="Fields returned; `*` or absent means all.")
+_FIELDS_PARAM = Param.list_of(query_strings.text, "invalid_document_fields", bound=bounds.NAMES,
+                              about="Fields returned; `*` or absent means all.")
 _VECTORS_PARAM = Param(query_strings.boolean, "invalid_document_retrieve_vectors", default=False,
                        about="Adds `_vectors` to each document.")
 _NETWORK_PARAM = Param(query_strings.boolean, "invalid_document_use_network", about="Asks all instances of the network.")
@@ -409,19 +408,20 @@ _LIST_PARAMS = {
     "limit": Param(query_strings.positive_integer, "invalid_document_limit", default=20, about="Documents to return."),
     "fields": _FIELDS_PARAM,
     "retrieveVectors": _VECTORS_PARAM,
-    "ids": Param.list_of(query_strings.text, "invalid_document_ids", about="Identifiers of the documents to keep."),
+    "ids": Param.list_of(query_strings.text, "invalid_document_ids", bound=bounds.IDS,
+                         about="Identifiers of the documents to keep."),
     "filter": Param(query_strings.text, "invalid_document_filter"),
-    "sort": Param(query_strings.text, "invalid_document_sort", about="`field:asc` or `field:desc`, separated by commas."),
+    "sort": Param(split_rules, "invalid_document_sort", about="`field:asc` or `field:desc`, separated by commas."),
     "useNetwork": _NETWORK_PARAM,
 }
 _FETCH_BODY = Fields({
     "offset": Field(positive_integer, "invalid_document_offset", default=0, about="Documents to skip."),
     "limit": Field(positive_integer, "invalid_document_limit", default=20, about="Documents to return."),
-    "fields": Field(nullable(array_of(string)), "invalid_document_fields"),
+    "fields": Field(nullable(array_of(string, bound=bounds.NAMES)), "invalid_document_fields"),
     "retrieveVectors": Field(boolean, "invalid_document_retrieve_vectors", default=False),
-    "ids": Field(nullable(array_of(anything)), "invalid_document_ids"),
+    "ids": Field(nullable(array_of(anything, bound=bounds.IDS)), "invalid_document_ids"),
     "filter": Field(anything, "invalid_document_filter"),
-    "sort": Field(nullable(array_of(string)), "invalid_document_sort"),
+    "sort": Field(nullable(array_of(string, bound=bounds.SORT)), "invalid_document_sort"),
     "useNetwork": Field(nullable(boolean), "invalid_document_use_network"),
 })
 _DELETE_BODY = Fields({

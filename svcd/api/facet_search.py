@@ -9,14 +9,14 @@ from svcd.api.admission import Timer
 from svcd.api.filters import index_snapshot
 from svcd.api.routes import Context, Fields, HandlerResult, Route
 from svcd.api.search import FIELDS, check_available, milliseconds_since, query_of, with_joins_resolved
-from svcd.validation import Field, boolean, nullable, string
+from svcd.validation import Field, boolean, bounds, nullable, string, text_of
 
 if TYPE_CHECKING:
     from svcd.search.search import FacetHit
 
 # Other members of a search are accepted and ignored, so that one body can be sent to both routes.
 _BODY = Fields({
-    "facetQuery": Field(nullable(string), "invalid_facet_search_query",
+    "facetQuery": Field(nullable(text_of(bounds.TEXT)), "invalid_facet_search_query",
                         about="What the values begin with, typos forgiven; absent lists all values."),
     "facetName": Field(string, "invalid_facet_search_facet_name", required=True,
                        missing_code="missing_facet_search_facet_name"),

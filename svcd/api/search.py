@@ -33,7 +33,7 @@ from svcd.base.json_text import dumps
 from svcd.facets.distribution import Facets
 from svcd.ranking.sort import SortError, parse_rule, split_rules
 from svcd.search.request import Federation, Hybrid, IndexedQuery, Reranking, SearchQuery, SearchResult
-from svcd.validation import features
+from svcd.validation import bounds, features
 from svcd.validation import (
     Field,
     Param,
@@ -48,6 +48,7 @@ from svcd.validation import (
     parsed,
     positive_integer,
     string,
+    text_of,
 )
 from svcd.validation import query_strings as query
 from svcd.validation.names import LOCALES, locale, parse_locale
@@ -119,7 +120,7 @@ def unit_parser(name: str) -> Callable[[str], float]:
     return lambda text: check(query.number(text))
 
 
-_STRINGS = nullable(array_of(string))
+_NAMES = nullable(array_of(string, bound=bounds.NAMES))
 _THRESHOLD = parsed(number, unit_interval("rankingScoreThreshold"))
 _RATIO = parsed(number, unit_interval("semanticRatio"))
 _HYBRID = object_of({
@@ -127,33 +128,33 @@ _HYBRID = object_of({
     "embedder": Field(string, "invalid_search_embedder", required=True),
 })
 PERSONALIZE = object_of({
-    "userContext": Field(string, "invalid_search_personalize_user_context", required=True),
+    "userContext": Field(text_of(bounds.TEXT), "invalid_search_personalize_user_context", required=True),
 })
 
 FIELDS: Mapping[str, Field] = {  # in the order in which messages list them
-    "q": Field(nullable(string), "invalid_search_q", about="The text to search; without it, all documents."),
+    "q": Field(nullable(text_of(bounds.TEXT)), "invalid_search_q", about="The text to search; without it, all documents."),
     "offset": Field(positive_integer, "invalid_search_offset", default=0),
     "limit": Field(positive_integer, "invalid_search_limit", default=20),
     "page": Field(nullable(positive_integer), "invalid_search_page", about="Page number, from 1."),
     "hitsPerPage": Field(nullable(positive_integer), "invalid_search_hits_per_page"),
-    "attributesToRetrieve": Field(_STRINGS, "invalid_search_attributes_to_retrieve"),
-    "attributesToCrop": Field(_STRINGS, "invalid_search_attributes_to_crop"),
+    "attributesToRetrieve": Field(_NAMES, "invalid_search_attributes_to_retrieve"),
+    "attributesToCrop": Field(_NAMES, "invalid_search_attributes_to_crop"),
     "cropLength": Field(positive_integer, "invalid_search_crop_length", default=10),
     "cropMarker": Field(string, "invalid_search_crop_marker", default="…"),
-    "attributesToHighlight": Field(_STRINGS, "invalid_search_attributes_to_highlight"),
+    "attributesToHighlight": Field(_NAMES, "invalid_search_attributes_to_highlight"),
     "highlightPreTag": Field(string, "invalid_search_highlight_pre_tag", default="<em>"),
     "highlightPostTag": Field(string, "invalid_search_highlight_post_tag", default="</em>"),
     "showMatchesPosition": Field(boolean, "invalid_search_show_matches_position", default=False),
     "filter": Field(anything, "invalid_search_filter"),
-    "sort": Field(_STRINGS, "invalid_search_sort"),
+    "sort": Field(nullable(array_of(string, bound=bounds.SORT)), "invalid_search_sort"),
     "distinct": Field(nullable(string), "invalid_search_distinct"),
-    "facets": Field(_STRINGS, "invalid_search_facets"),
+    "facets": Field(_NAMES, "invalid_search_facets"),
     "matchingStrategy": Field(one_of(*_STRATEGIES), "invalid_search_matching_strategy", default="last"),
-    "attributesToSearchOn": Field(_STRINGS, "invalid_search_attributes_to_search_on"),
+    "attributesToSearchOn": Field(_NAMES, "invalid_search_attributes_to_search_on"),
     "rankingScoreThreshold": Field(nullable(_THRESHOLD), "invalid_search_ranking_score_threshold"),
-    "locales": Field(nullable(array_of(locale)), "invalid_search_locales"),
+    "locales": Field(nullable(array_of(locale, bound=bounds.NAMES)), "invalid_search_locales"),
     "hybrid": Field(nullable(_HYBRID), "invalid_search_hybrid_query"),
-    "vector": Field(nullable(array_of(number)), "invalid_search_vector"),
+    "vector": Field(nullable(array_of(number, bound=bounds.VECTOR)), "invalid_search_vector"),
     "retrieveVectors": Field(boolean, "invalid_search_retrieve_vectors", default=False),
     "media": Field(nullable(any_object), "invalid_search_media"),
     "personalize": Field(nullable(PERSONALIZE), "invalid_search_personalize"),
@@ -169,7 +170,7 @@ def _flag(code: str) -> Param:
 
 
 def _texts(code: str) -> Param:
-    return Param.list_of(query.text, code)
+    return Param.list_of(query.text, code, bound=bounds.NAMES)
 
 
 _PARAMS: Mapping[str, Param] = {  # in the order in which messages list them
@@ -187,7 +188,7 @@ _PARAMS: Mapping[str, Param] = {  # in the order in which messages list them
     "highlightPostTag": Param(query.text, "invalid_search_highlight_post_tag", default="</em>"),
     "showMatchesPosition": _flag("invalid_search_show_matches_position"),
     "filter": Param(query.text, "invalid_search_filter"),
-    "sort": Param(query.text, "invalid_search_sort"),
+    "sort": Param(split_rules, "invalid_search_sort"),
     "distinct": Param(query.text, "invalid_search_distinct"),
     "facets": _texts("invalid_search_facets"),
     "matchingStrategy": Param(query.choice(*_STRATEGIES), "invalid_search_matching_strategy", default="last",
@@ -195,11 +196,12 @@ _PARAMS: Mapping[str, Param] = {  # in the order in which messages list them
     "attributesToSearchOn": _texts("invalid_search_attributes_to_search_on"),
     "rankingScoreThreshold": Param(unit_parser("rankingScoreThreshold"), "invalid_search_ranking_score_threshold",
                                    schema={"type": "number"}),
-    "locales": Param.list_of(parse_locale, "invalid_search_locales", schema={"type": "string", "enum": list(LOCALES)}),
+    "locales": Param.list_of(parse_locale, "invalid_search_locales", bound=bounds.NAMES,
+                             schema={"type": "string", "enum": list(LOCALES)}),
     "hybridEmbedder": Param(query.text, "invalid_search_embedder"),
     "hybridSemanticRatio": Param(unit_parser("semanticRatio"), "invalid_search_semantic_ratio",
                                  schema={"type": "number"}),
-    "vector": Param.list_of(query.number, "invalid_search_vector"),
+    "vector": Param.list_of(query.number, "invalid_search_vector", bound=bounds.VECTOR),
     "retrieveVectors": _flag("invalid_search_retrieve_vectors"),
     "personalizeUserContext": Param(query.text, "invalid_search_personalize_user_context"),
     "useNetwork": Param(query.boolean, "invalid_search_use_network"),
@@ -229,7 +231,6 @@ def from_query_string(values: Mapping[str, Any]) -> dict[str, Any]:
         raise ApiError("missing_search_hybrid", "`hybridEmbedder` is mandatory when `vector` is present")
     body["hybrid"] = None if embedder is None else {"embedder": embedder, "semanticRatio": 0.5 if ratio is None else ratio}
     body["personalize"] = None if context is None else {"userContext": context}
-    body["sort"] = None if body["sort"] is None else split_rules(body["sort"])
     body["filter"] = filter_of_query_string(body["filter"], "invalid_search_filter")
     return body
 

@@ -15,6 +15,7 @@ from svcd.schema.attributes import (
     is_matched,
     is_related,
     matches,
+    pattern_test,
     patterns_of,
     rule_of,
     with_parents,
@@ -28,7 +29,7 @@ def check_facets(settings: IndexSettings, patterns: Iterable[str]) -> None:
     Raises invalid_search_facets for the first that cannot; the caller adds index and parameter to the message.
     """
     filterable = settings.filterable
-    for pattern in patterns:
+    for pattern in dict.fromkeys(patterns):
         rule = _deciding_rule(filterable.listed, pattern)
         if rule is None:
             raise _invalid_facets(f"Pattern `{pattern}` is not filterable. {_available(filterable.patterns())}")
@@ -46,8 +47,8 @@ def selected_fields(settings: IndexSettings, known: Iterable[str], patterns: Seq
 
     known: all attributes that some document has had.
     """
-    filterable, fields = settings.filterable, list(known)
-    chosen = {field for field in fields if any(matches(field, pattern) for pattern in patterns) and field in filterable}
+    filterable, fields, is_wanted = settings.filterable, list(known), pattern_test(patterns)
+    chosen = {field for field in fields if is_wanted(field) and field in filterable}
     return sorted(field for field in fields if not chosen.isdisjoint(with_parents(field)) and field in filterable)
 
 

@@ -13,6 +13,7 @@ from svcd.base.json_text import dumps
 from svcd.base.quantities import number_of
 from svcd.filters import requirements
 from svcd.filters.canonical_text import canonical_token
+from svcd.filters.cost import Cost, Outlines
 from svcd.filters.geo_conditions import geo_docids
 from svcd.filters.lexer import FilterError, shown_place
 from svcd.filters.parser import parse
@@ -71,6 +72,7 @@ class _Evaluation:
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self.filterable = reader.settings.filterable
+        self.outlines = Outlines()
 
     def docids(self, condition: Condition) -> DocIds:
         """The documents that meet a condition."""
@@ -135,7 +137,7 @@ class _Evaluation:
             raise requirements.not_allowed(rule, name, operator)
 
     def _geo(self, condition: Radius | BoundingBox | Polygon) -> DocIds:
-        return geo_docids(self.reader, condition)
+        return geo_docids(self.reader, condition, self.outlines)
 
     def _vectors(self, condition: VectorExists) -> DocIds:
         return vector_docids(self.reader, condition)
@@ -296,10 +298,14 @@ def read_filter(value: Any, code: str) -> Condition | None:
 
 def parse_filter(value: Any) -> Condition | None:
     """The condition tree of a filter of valid shape; None when it has no condition. Raises FilterError."""
+    cost = Cost()
+
+    def parsed(part: str) -> Condition | None:
+        return parse(part, cost)
+
     if isinstance(value, str):
-        return parse(value)
-    parts = [parse(part) if isinstance(part, str) else _combined(Or, map(parse, part)) for part in value]
-    return _combined(And, parts)
+        return parsed(value)
+    return _combined(And, (parsed(part) if isinstance(part, str) else _combined(Or, map(parsed, part)) for part in value))
 
 
 def _combined(operator: Any, parts: Any) -> Condition | None:

@@ -12,6 +12,7 @@ from typing import TypeVar
 from svcd.base.docids import EMPTY, DocIds
 from svcd.base.quantities import number_of, shown_number
 from svcd.filters import lexer
+from svcd.filters.cost import POINT, Outlines, too_large
 from svcd.filters.lexer import FilterError, fail, piece, rest
 from svcd.filters.requirements import GEOJSON, check_geo
 from svcd.filters.tree import BoundingBox, Condition, Geo, Polygon, Radius, Token
@@ -36,6 +37,7 @@ from svcd.geo.geometry import (
 from svcd.geo.sphere import Bounds, Point
 from svcd.query.reader import Reader
 from svcd.schema.field_values import COORDINATES, GEO
+from svcd.validation.bounds import FILTER_COST
 
 _RADIUS = ("The `_geoRadius` filter must be in the form: "
            "`_geoRadius(latitude, longitude, radius, optionalResolution)`.")
@@ -117,6 +119,8 @@ def _read_bounding_box(source: str, at: int) -> tuple[Condition, int]:
 
 
 def _read_polygon(source: str, at: int) -> tuple[Condition, int]:
+    if POINT * source.count("[", at, source.find(")", at)) > FILTER_COST:
+        raise too_large()
     points, at = _read_list(source, at, "()", _read_point, may_end_with_comma=True)
     if len(points) < 3:
         fail(_FEW_POINTS.format(count=len(points)), points[-1][-1])
@@ -186,22 +190,29 @@ _SYNTAX: dict[str, tuple[str, Callable[[str, int], tuple[Condition, int]]]] = {
 # Checks
 
 
-def geo_docids(reader: Reader, condition: Geo) -> DocIds:
-    """The documents that meet a geo condition.
+def geo_docids(reader: Reader, condition: Geo, outlines: Outlines) -> DocIds:
+    """The documents that meet a geo condition. outlines: of the filter.
 
     Raises FilterError. Whether the index allows the condition is checked before the numbers of a polygon, but after
     those of a radius or box: clients see the first error only.
     """
     if isinstance(condition, Polygon):
         _check_is_allowed(reader, condition, condition.points[0])
-        return docids_in_polygon(reader, [point for pair in condition.points for point in _points([pair])])
+        points = [point for pair in condition.points for point in _points([pair])]
+        outlines.add_polygon(points, condition.points[0][0])
+        return docids_in_polygon(reader, points)
     if isinstance(condition, Radius):
         (centre,) = _points([condition.point])
         metres, resolution = _number(condition.metres), _resolution(condition.resolution)
         _check_is_allowed(reader, condition, condition.point)
+        if _is_filterable(reader, GEOJSON):
+            outlines.add_circle(metres, condition.point[0])
         return docids_in_circle(reader, centre, metres, resolution)
     top_right, bottom_left = _corners(condition)
     _check_is_allowed(reader, condition, condition.top_right)
+    if _is_filterable(reader, GEOJSON):
+        (top, right), (bottom, left) = top_right, bottom_left
+        outlines.add_polygon([(top, right), (top, left), (bottom, left), (bottom, right)], condition.top_right[0])
     return docids_in_box(reader, top_right, bottom_left)
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from svcd.filters import lexer
+from svcd.filters.cost import LISTED, Cost, comparison_cost, cost_of
 from svcd.filters.geo_conditions import read_geo_condition
 from svcd.filters.lexer import FilterError, NoValue, fail, piece, quoted, rest, unclosed, value
 from svcd.filters.tree import (
@@ -72,11 +73,14 @@ FAST_LIST = re.compile(
 _PLAIN_VALUES = re.compile(lexer.PLAIN_VALUE).findall
 
 
-def parse(source: str) -> Condition | None:
-    """The condition tree of a filter; None when it is blank. Raises FilterError."""
+def parse(source: str, cost: Cost | None = None) -> Condition | None:
+    """The condition tree of a filter; None when it is blank. Raises FilterError.
+
+    cost: adds up that of several texts of one filter.
+    """
     if not source.strip(WHITE_SPACE):
         return None
-    return _Parser(source).parse()
+    return _Parser(source, cost or Cost()).parse()
 
 
 class _Parser:
@@ -85,29 +89,16 @@ class _Parser:
     depth: the level of the grammar that the caller has reached.
     """
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, cost: Cost) -> None:
         self.source = source
+        self._cost = cost
 
     def parse(self) -> Condition:
         """The condition that the whole source is."""
-        self._find_error_early(0, 0, self._end)
         condition, at = self._disjunction(0, 0)
-        self._end(at)
-        return condition
-
-    def _end(self, at: int) -> int:
         if at < len(self.source):
             fail(_TRAILING.format(text=quoted(self.source[at:])), rest(self.source, at))
-        return at
-
-    def _find_error_early(self, at: int, depth: int, end: Callable[[int], int]) -> None:
-        """Raise the error after many valid conditions before a tree is made of these (see svcd.filters.lexer).
-
-        end: reads what must follow after the conditions.
-        """
-        after = lexer.end_of_valid_conditions(self.source, at) if depth + lexer.DEPTH <= MOST_DEPTH else None
-        if after is not None:
-            end(self._disjunction(after, depth)[1])
+        return condition
 
     # AND, OR, NOT
 
@@ -140,6 +131,7 @@ class _Parser:
             name, operator, word, double, single, connective = found.groups()
             if name in lexer.UNQUOTED or word in lexer.UNQUOTED:
                 return at, ""
+            self._cost.add(comparison_cost(operator))
             start, at = found.start(1), found.end()
             field = Token(name, source, start, start + len(name))
             parts.append(Comparison(field, operator, (word or double or single or "",)))
@@ -178,18 +170,16 @@ class _Parser:
         opening = _OPENING(self.source, at)
         if opening is not None:
             return self._in_parentheses(at, opening.end(), depth)
-        return read_geo_condition(self.source, at) or self._condition_with_value(at, depth)
+        condition, at = read_geo_condition(self.source, at) or self._condition_with_value(at, depth)
+        self._cost.add(cost_of(condition))
+        return condition, at
 
     def _in_parentheses(self, start: int, at: int, depth: int) -> tuple[Condition, int]:
-        def end(at: int) -> int:
-            closing = _CLOSING(self.source, at)
-            if closing is None:
-                raise unclosed(self.source, start, ")")
-            return closing.end()
-
-        self._find_error_early(at, depth + 1, end)
         condition, at = self._disjunction(at, depth + 1)
-        return condition, end(at)
+        closing = _CLOSING(self.source, at)
+        if closing is None:
+            raise unclosed(self.source, start, ")")
+        return condition, closing.end()
 
     def _condition_with_value(self, start: int, depth: int) -> tuple[Condition, int]:
         """A condition that begins with a value, usually the name of a field."""
@@ -278,22 +268,21 @@ class _Parser:
         if not self.source.startswith("[", start):
             fail(_NO_BRACKET, rest(self.source, start))
         found = FAST_LIST(self.source, start) if self.source.find("]", start) > 0 else None
-        if found is not None:
+        if found is not None and self.source.count(",", start, found.end()) < self._cost.left:
             pieces = _PLAIN_VALUES(self.source, start + 1, found.end())
             if lexer.UNQUOTED.isdisjoint(pieces):
+                self._cost.add(LISTED * max(len(pieces) - 1, 0))  # the first one counts as the condition
                 return [text[1:-1] if text[0] in "\"'" else text for text in pieces], found.end()
         return self._irregular_list(start + 1)
 
     def _irregular_list(self, at: int) -> tuple[Sequence[str], int]:
         """A list with escapes, unusual white space or errors, one value at a time."""
-        after = lexer.end_of_valid_values(self.source, at)
-        if after is not None:
-            self._irregular_list(after)  # raises the error there, if any, before all values are made
         values: list[str] = []
         try:
             element, at = value(self.source, at)
             values.append(element.text)
             while (comma := _COMMA(self.source, at)) is not None:
+                self._cost.add(LISTED)
                 at = comma.end()
                 element, at = value(self.source, at)
                 values.append(element.text)

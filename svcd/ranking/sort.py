@@ -22,6 +22,7 @@ from svcd.ranking.rule import Bucket, InvertedIndexRule, RankingContext
 from svcd.ranking.scores import GeoSorted, Sorted
 from svcd.schema.attributes import attribute_list, is_beneath
 from svcd.schema.field_values import degrees
+from svcd.validation.bounds import SORT
 
 # Expressions
 
@@ -52,7 +53,10 @@ class SortRule:
 
 
 def split_rules(text: str) -> list[str]:
-    """The expressions of a query string: `a:asc,_geoPoint(1,2):desc` are two, the commas of a point aside."""
+    """The expressions of a query string: `a:asc,_geoPoint(1,2):desc` are two, the commas of a point aside.
+
+    Raises SortError for too many.
+    """
     rules: list[str] = []
     is_point_open = False
     for piece in (piece.strip() for piece in text.strip('"').split(",")):
@@ -63,6 +67,8 @@ def split_rules(text: str) -> list[str]:
         else:
             rules.append(piece)
             is_point_open = is_point
+    if len(rules) > SORT.most:
+        raise SortError(SORT.refusal(len(rules)))
     return rules
 
 

@@ -60,6 +60,13 @@ def matches(name: str, pattern: str) -> bool:
     return name.startswith(core) if ends else name == core
 
 
+def pattern_test(patterns: Iterable[str]) -> Callable[[str], bool]:
+    """A function: attribute -> does it match any of the patterns? For many patterns and attributes."""
+    names = frozenset(patterns)
+    wild = [pattern for pattern in names if WILDCARD in pattern]
+    return lambda name: name in names or any(matches(name, pattern) for pattern in wild)
+
+
 def is_reserved(name: str) -> bool:
     """True for attributes that are never searchable."""
     return name.startswith("_") and any(is_beneath(name, parent) for parent in RESERVED)

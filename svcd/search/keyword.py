@@ -183,22 +183,22 @@ def restricted_fields(reader: Reader, names: Sequence[str] | None) -> list[str] 
     """
     if names is None:
         return None
-    searchable = _searchable_fields(reader)
+    searchable = dict.fromkeys(_searchable_fields(reader))
     fields: dict[str, None] = {}
-    for name in names:
+    for name in dict.fromkeys(names):
         fields.update(dict.fromkeys(_fields_named(reader, name, searchable)))
     return None if attributes.WILDCARD in names else list(fields)
 
 
-def _fields_named(reader: Reader, name: str, searchable: Sequence[str]) -> list[str]:
+def _fields_named(reader: Reader, name: str, searchable: Mapping[str, None]) -> list[str]:
     if name == attributes.WILDCARD:
         return []
-    matching = [field for field in searchable if field == name]
+    matching = [name] if name in searchable else []
     if not matching and attributes.WILDCARD in name:
         matching = [field for field in searchable if attributes.matches(field, name)]
     listed = reader.settings.searchable
     if not matching and not listed.is_everything and not listed.names(name):
-        raise _not_searchable(reader.settings, name, searchable)
+        raise _not_searchable(reader.settings, name, list(searchable))
     return matching
 
 

@@ -7,7 +7,7 @@ sentences, `urls` is for addresses and headers of other services. Routes and set
 from svcd.validation import query_strings
 from svcd.validation.checks import (
     ABSENT, Check, Field, any_object, anything, array_of, boolean, bounded, decode_body, decode_value, integer, map_of,
-    non_zero, nullable, number, object_of, object_or, one_of, parsed, positive_integer, string,
+    non_zero, nullable, number, object_of, object_or, one_of, parsed, positive_integer, string, text_of,
 )
 from svcd.validation.query_strings import STAR, Param, decode_query
 from svcd.validation.names import (
@@ -19,5 +19,6 @@ __all__ = [
     "ABSENT", "STAR", "Check", "Field", "FieldError", "Param", "any_object", "anything", "array_of", "boolean",
     "bounded", "checked_index_uid", "decode_body", "decode_query", "decode_value", "did_you_mean", "index_uid",
     "index_uid_pattern", "integer", "map_of", "non_zero", "nullable", "number", "object_of", "object_or", "one_of",
-    "parse_index_uid", "parse_index_uid_pattern", "parse_uuid", "parsed", "positive_integer", "query_strings", "string", "uuid",
+    "parse_index_uid", "parse_index_uid_pattern", "parse_uuid", "parsed", "positive_integer", "query_strings",
+    "string", "text_of", "uuid",
 ]

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from svcd.base.errors import ApiError
 from svcd.validation import messages
+from svcd.validation.bounds import Bound
 from svcd.validation.messages import ARRAY, BOOLEAN, NEGATIVE, NUMBER, OBJECT, POSITIVE, STRING, U64_MAX, FieldError
 
 Schema = dict[str, Any]
@@ -101,6 +102,23 @@ class _Kind:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class _Text:
+    """A text of at most `bound` characters."""
+
+    bound: Bound
+
+    def decode(self, value: Any, location: str) -> Any:
+        if not isinstance(value, str):
+            raise messages.wrong_type(value, (STRING,), location)
+        if len(value) > self.bound.most:
+            raise messages.invalid_value(self.bound.refusal(len(value)), location)
+        return value
+
+    def describe(self) -> Schema:
+        return {"type": "string", "maxLength": self.bound.most}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class _Integer:
     """An integer within bounds. takes_zero: False rejects 0 with a message of its own."""
 
@@ -146,10 +164,11 @@ class _Number:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Array:
-    """A list whose elements pass one check. length: the exact number of elements, None for any."""
+    """A list whose elements pass one check. length: the exact number of elements, None for any; bound: the most of them."""
 
     check: Check
     length: int | None = None
+    bound: Bound | None = None
 
     def decode(self, value: Any, location: str) -> list[Any]:
         if not isinstance(value, list):
@@ -157,10 +176,14 @@ class _Array:
         if self.length is not None and len(value) != self.length:
             count = f"Received {len(value)} elements instead of {self.length}"
             raise FieldError(f"Invalid array len{messages.at(location)}. {count}: `{messages.json_excerpt(value)}`")
+        if self.bound is not None and len(value) > self.bound.most:
+            raise messages.invalid_value(self.bound.refusal(len(value)), location)
         return [self.check.decode(element, f"{location}[{i}]") for i, element in enumerate(value)]
 
     def describe(self) -> Schema:
         schema: Schema = {"type": "array", "items": self.check.describe()}
+        if self.bound is not None:
+            return {**schema, "maxItems": self.bound.most}
         return schema if self.length is None else {**schema, "minItems": self.length, "maxItems": self.length}
 
 
@@ -317,14 +340,19 @@ integer = _Integer(-(2**63), 2**63 - 1)
 number = _Number()
 
 
+def text_of(bound: Bound) -> Check:
+    """A string of at most `bound` characters."""
+    return _Text(bound)
+
+
 def bounded(high: int, low: int = 0) -> Check:
     """An integer from low to high, both included."""
     return _Integer(low, high)
 
 
-def array_of(check: Check, length: int | None = None) -> Check:
-    """A list; of exactly `length` elements if it is given."""
-    return _Array(check, length)
+def array_of(check: Check, length: int | None = None, *, bound: Bound | None = None) -> Check:
+    """A list; of exactly `length` elements if it is given, of at most `bound` elements."""
+    return _Array(check, length, bound)
 
 
 def map_of(check: Check) -> Check:

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 
 from svcd.base.errors import ApiError
 from svcd.validation import messages
+from svcd.validation.bounds import Bound
 from svcd.validation.checks import BAD_REQUEST, Schema
 from svcd.validation.messages import U64_MAX, FieldError
 
@@ -38,6 +39,7 @@ class Param:
 
     parse: text -> value; raises ValueError(reason).
     code, missing_code: error codes when it is faulty or missing; None for that of the whole query string.
+    bound: of the elements of a list.
     """
 
     parse: Parse
@@ -49,6 +51,7 @@ class Param:
     is_list: bool = False
     takes_star: bool = False
     about: str = ""
+    bound: Bound | None = None
 
     @classmethod
     def list_of(cls, parse: Parse, code: str | None = None, *, takes_star: bool = False, **others: Any) -> Param:
@@ -62,6 +65,8 @@ class Param:
         if self.takes_star and text == STAR:
             return STAR
         texts = text.split(",")
+        if self.bound is not None and len(texts) > self.bound.most:
+            raise FieldError(f"Invalid value in parameter `{name}`: {self.bound.refusal(len(texts))}", self.code)
         if len(texts) == 1:
             return [self._parsed(name, text)]
         return [self._parsed(f"{name}[{i}]", element) for i, element in enumerate(texts)]
@@ -80,7 +85,7 @@ class Param:
         """The parameter object of the OpenAPI document."""
         schema = dict(_SCHEMAS.get(self.parse, self.schema))
         if self.is_list:
-            schema = {"type": "array", "items": schema}
+            schema = {"type": "array", "items": schema, **({} if self.bound is None else {"maxItems": self.bound.most})}
         if self.default is not None:
             schema["default"] = self.default
         described: Schema = {"name": name, "in": "query", "required": self.required, "schema": schema}
