@@ -52,14 +52,16 @@ _STRING = rb'"(?:[^"\\\x00-\x1f]++|' + _ESCAPED + rb')*+"'
 # Numbers too short to overflow a double; others are checked one by one.
 _TAME = rb"-?(?:0|[1-9][0-9]{0,17}+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]{1,2}+)?+(?![0-9.eE])"
 _SCALAR = rb"(?:" + _STRING + rb"|" + _TAME + rb"|true|false|null)"
+# Values that are skipped in one call of a pattern, in which no other thread runs.
+_AT_ONCE = rb"{0,1000}+"
 
 
 def _containers_of(value: bytes) -> bytes:
     """The pattern of a list or an object of such values."""
     member = _STRING + _WS + rb":" + _WS + value
     return (
-        rb"(?:\[" + _WS + rb"(?:" + value + _WS + rb"(?:," + _WS + rb"(?!\])|(?=\])))*+\]"
-        rb"|\{" + _WS + rb"(?:" + member + _WS + rb"(?:," + _WS + rb"(?!\})|(?=\})))*+\})"
+        rb"(?:\[" + _WS + rb"(?:" + value + _WS + rb"(?:," + _WS + rb"(?!\])|(?=\])))" + _AT_ONCE + rb"\]"
+        rb"|\{" + _WS + rb"(?:" + member + _WS + rb"(?:," + _WS + rb"(?!\})|(?=\})))" + _AT_ONCE + rb"\})"
     )
 
 
@@ -113,8 +115,8 @@ class _Patterns:
     def __init__(self) -> None:
         self.blank = re.compile(_WS).match
         self.flat = re.compile(_FLAT).match
-        self.items = re.compile(rb"(?:" + _WS + _FLAT + _WS + rb",)*+").match
-        self.members = re.compile(rb"(?:" + _WS + _STRING + _WS + rb":" + _WS + _FLAT + _WS + rb",)*+").match
+        self.items = re.compile(rb"(?:" + _WS + _FLAT + _WS + rb",)" + _AT_ONCE).match
+        self.members = re.compile(rb"(?:" + _WS + _STRING + _WS + rb":" + _WS + _FLAT + _WS + rb",)" + _AT_ONCE).match
         self.sound = re.compile(rb'(?:[^"\\\x00-\x1f]++|' + _ESCAPED + rb")*+").match
         self.digits = re.compile(rb"[0-9]*+").match
         self.hex4 = re.compile(_HEX + rb"{4}").match
@@ -259,8 +261,9 @@ class _Scanner:
         start = self.at
         if self.is_shallow():
             run = self.patterns.members if self.is_object() else self.patterns.items
-            end = run(self.text, start, max(start, self.bad_byte)).end()  # type: ignore[union-attr]  # matches anywhere
-            self.at = max(start, end)
+            last = max(start, self.bad_byte)
+            while (end := run(self.text, self.at, last).end()) > self.at:  # type: ignore[union-attr]  # matches anywhere
+                self.at = end
         return self.at > start
 
     def after_comma(self) -> None:

@@ -36,6 +36,8 @@ JsonValue = Any
 
 # Each value but the first begins after one of these; names in objects are not counted.
 _OPENERS = (b",", b"[", b"{")
+# Values that are counted in one call, in which no other thread runs.
+_AT_ONCE = 4096
 _NO_OPENER = rb'[^",\[{]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^",\[{]*+)*+'
 
 
@@ -47,10 +49,14 @@ def has_at_most(encoded: bytes, most: int) -> bool:
     # Each value takes a byte at least.
     if len(encoded) <= most or sum(encoded.count(opener) for opener in _OPENERS) <= most:
         return True
-    found = _beyond(most).match(encoded)
-    if found is None:  # the others are inside strings
-        return True
-    fault = fault_in(encoded[:found.end()])
+    place, left = 0, most + 1
+    while left:
+        count = min(left, _AT_ONCE)
+        found = _openers(count).match(encoded, place)
+        if found is None:  # the others are inside strings
+            return True
+        place, left = found.end(), left - count
+    fault = fault_in(encoded[:place])
     if fault is None or fault.is_eof:
         return False
     try:
@@ -60,9 +66,9 @@ def has_at_most(encoded: bytes, most: int) -> bool:
 
 
 @cache
-def _beyond(most: int) -> re.Pattern[bytes]:
-    """A pattern that matches a text up to the beginning of the value that is one too many."""
-    return re.compile(rb"(?:%s[,\[{]){%d}+" % (_NO_OPENER, most + 1), re.DOTALL)
+def _openers(count: int) -> re.Pattern[bytes]:
+    """A pattern that matches a text up to the beginning of so many further values."""
+    return re.compile(rb"(?:%s[,\[{]){%d}+" % (_NO_OPENER, count), re.DOTALL)
 
 
 # The depth of a text. The decoder of the standard library recurses on the stack of its thread, and since Python 3.12 only a
