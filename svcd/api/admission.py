@@ -3,8 +3,8 @@
 
 One interpreter computes one search at a time. Searches that share it all take longer (459 a second with 8 at once, 598
 one by one), so each search has the process to itself for a head start, in which nearly all end; a longer one then runs
-beside others, up to the limit. When a search ends, the newest waiting one starts: its client is the likeliest to be
-still there. See docs/http.md#search-queue, #cutoff and #search-cache.
+beside others, up to the limit, and lets those that come later go first (yield_turn). When a search ends, the newest waiting
+one starts: its client is the likeliest to be still there. See docs/http.md#search-queue, #cutoff and #search-cache.
 
 Threads: every request thread comes here; the `_lock` of the queue guards the running searches, the list of waiting
 ones and the measure of congestion, that of the module the count of searches that were cut off. A timer belongs to one thread.
@@ -34,6 +34,15 @@ _SIDE_BY_SIDE = 2
 # clients that go on: its start, and the caches that it has to fill, take 0.6 to 1 s of processor time, but of a core that is idle
 # until then. Eight clients got 104, 110 and 153 searches a second with 1 s here, by turns with 124, 114 and 196 with 0.25 s.
 CONGESTED_S = 0.25
+# So often one of the searches that let others go first has a turn all the same: they are not to be starved. And the longest wait.
+_YIELD_S, _LONGEST_YIELD_S = 1.0, 60.0
+# Requests of many searches may take one of so many slots.
+_LONG_PART = 4
+# How often a search looks whether it has to let others go first.
+_LOOK_S = 0.002
+_MOST_REST_S = 0.2
+# All searches of one request together rank no longer than this, whatever their own time limits are.
+REQUEST_S = 30.0
 
 State = tuple[str, int]  # of an index: its uuid and generation
 Parts = tuple[bytes, ...]  # UTF-8: in a str, one character outside Latin-1 would double the memory
@@ -43,13 +52,14 @@ Parts = tuple[bytes, ...]  # UTF-8: in a str, one character outside Latin-1 woul
 
 
 class _Waiter:
-    """One search. started_at: monotonic seconds; None while it waits."""
+    """One search. started_at: monotonic seconds; None while it waits. is_long: it has had a turn before."""
 
-    __slots__ = ("wakeup", "started_at")
+    __slots__ = ("wakeup", "started_at", "is_long")
 
-    def __init__(self) -> None:
+    def __init__(self, is_long: bool = False) -> None:
         self.wakeup = threading.Event()
         self.started_at: float | None = None
+        self.is_long = is_long
 
 
 class Congestion:
@@ -100,9 +110,12 @@ class SearchQueue:
         self._has_backlog = False
         self._max_wait_s = max_wait_s
         self._head_start_s = head_start_s
-        self._own = threading.local()  # `started_at` of the search of a thread
+        self._own = threading.local()  # `search`: the one of a thread, while it has a slot
         self._started: list[float] = []  # start of each running search, the newest last
-        self._waiting: list[_Waiter] = []
+        self._waiting: list[_Waiter] = []  # those that have not run, the newest last
+        self._yielded: list[_Waiter] = []  # those that let others go first, the one that has waited longest first
+        self._long_turn_at = 0.0  # when one of these had its last turn
+        self._long = threading.BoundedSemaphore(max(1, parallel // _LONG_PART))
         self._lock = threading.Lock()
 
     def share(self, processes: int) -> None:
@@ -118,7 +131,7 @@ class SearchQueue:
     @property
     def waiting(self) -> int:
         """How many searches wait."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._yielded)
 
     @contextmanager
     def slot(self) -> Iterator[None]:
@@ -127,16 +140,62 @@ class SearchQueue:
         self._watch()
         if waiter.started_at is None:
             self.on_wait()
-            self._wait(waiter)
+            self._wait(waiter, self._max_wait_s)
             self._watch()
         if waiter.started_at is None:
             raise self.too_many_searches()
-        self._own.started_at = waiter.started_at
+        self._own.search = waiter
         try:
             yield
         finally:
-            self._own.started_at = None
+            self._own.search = None
             self._leave(waiter.started_at)
+
+    @contextmanager
+    def long_slot(self) -> Iterator[None]:
+        """As slot(), for a request of many searches: only a few of these run or wait inside, so that others find room."""
+        if not self._long.acquire(blocking=False):
+            self.on_wait()
+            if not self._long.acquire(timeout=self._max_wait_s):
+                raise self.too_many_searches()
+        try:
+            with self.slot():
+                yield
+        finally:
+            self._long.release()
+
+    def yield_turn(self) -> None:
+        """Let other searches go first, if this thread has a slot and has had its head start.
+
+        A long search calls this all the time (Timer): it gives up its slot to one that waits, or that has just started, and takes
+        it again when no new one wants it; of all such searches one has a turn once a second at least. So long searches run by
+        turns, and short ones need not share the interpreter with them.
+        """
+        search: _Waiter | None = getattr(self._own, "search", None)
+        if search is None or search.started_at is None or not self._is_to_yield(search.started_at, search.is_long):
+            return
+        with self._lock:
+            self._started.remove(search.started_at)
+            search.started_at, search.is_long = None, True
+            search.wakeup.clear()
+            if not self._yielded:
+                self._long_turn_at = time.monotonic()
+            self._yielded.append(search)
+            self._start_next()
+        if search.started_at is None:
+            self.on_wait()
+            self._wait(search, _LONGEST_YIELD_S)
+        with self._lock:
+            if search.started_at is None:
+                self._run(search)
+        self._watch()
+
+    def _is_to_yield(self, started_at: float, is_long: bool) -> bool:
+        """Does another search wait, or has one just started? Looked at without the lock: the next look corrects it."""
+        newest, now = self._started[-1:], time.monotonic()
+        if now - started_at < self._head_start_s and not (is_long and self._waiting and not self._is_full()):
+            return False
+        return bool(self._waiting or self._yielded) or newest > [started_at] and now - newest[0] < self._head_start_s
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -144,16 +203,19 @@ class SearchQueue:
 
         The search then goes on at once: it has waited for its turn before, and is half done.
         """
-        started_at: float | None = getattr(self._own, "started_at", None)
-        if started_at is None:
+        search: _Waiter | None = getattr(self._own, "search", None)
+        if search is None or search.started_at is None:
             yield
             return
         self.on_wait()
+        started_at = search.started_at
         self._leave(started_at)
+        search.started_at = None
         try:
             yield
         finally:
             with self._lock:
+                search.started_at = started_at
                 self._started.insert(0, started_at)  # the newest is the last one
             self._watch()
 
@@ -161,6 +223,10 @@ class SearchQueue:
         if len(self._started) >= self._parallel:
             return False
         return not self._started or time.monotonic() - self._started[-1] >= self._head_start_s
+
+    def _is_full(self) -> bool:
+        """Too many searches are half done for a new one: each keeps an open index."""
+        return len(self._started) + len(self._yielded) >= 2 * self._parallel
 
     def _run(self, waiter: _Waiter) -> None:
         waiter.started_at = time.monotonic()
@@ -170,7 +236,7 @@ class SearchQueue:
         """A search that runs, or that waits in the queue. Raises too_many_search_requests without a queue."""
         waiter = _Waiter()
         with self._lock:
-            if self._has_room() or not self.capacity and len(self._started) < self._parallel:
+            if self._has_room() and not self._is_full() or not self.capacity and len(self._started) < self._parallel:
                 self._run(waiter)
                 return waiter
             if not self.capacity:
@@ -181,39 +247,57 @@ class SearchQueue:
             self._waiting.append(waiter)
             return waiter
 
-    def _wait(self, waiter: _Waiter) -> None:
-        """Wait until a search ends, or, as the newest that waits, until the head start of the newest running search is over."""
-        until = time.monotonic() + self._max_wait_s
+    def _wait(self, waiter: _Waiter, max_wait_s: float) -> None:
+        """Wait until a search ends, or, as the one that is next, until the head start of the newest running search is over."""
+        until = time.monotonic() + max_wait_s
         while (left := until - time.monotonic()) > 0:
-            # The newest alone looks again: a thousand threads that did would take the interpreter from those that search.
-            waiter.wakeup.wait(min(left, self._head_start_s or left) if self._waiting[-1:] == [waiter] else left)
             with self._lock:
-                if waiter not in self._waiting:
+                is_next = self._next() is waiter
+            # The next alone looks again: a thousand threads that did would take the interpreter from those that search.
+            waiter.wakeup.wait(min(left, self._head_start_s or left) if is_next else left)
+            with self._lock:
+                if waiter not in self._waiting and waiter not in self._yielded:
                     return
                 waiter.wakeup.clear()
-                if waiter is self._waiting[-1] and self._has_room():
-                    self._start(waiter)
+                if self._next() is waiter:
+                    self._start_next()
+                    if waiter.started_at is not None:
+                        return
+                elif is_next:
+                    self._wake_next()
         with self._lock:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
-                self._wake_newest()
+            for queue in (self._waiting, self._yielded):
+                if waiter in queue:
+                    queue.remove(waiter)
+                    self._wake_next()
 
-    def _start(self, waiter: _Waiter) -> None:
-        self._waiting.remove(waiter)
+    def _next(self) -> _Waiter | None:
+        """The one that starts next: the newest, or one that has let others go first for long. The caller holds the lock."""
+        if self._yielded and (not self._waiting or self._is_full() or time.monotonic() - self._long_turn_at >= _YIELD_S):
+            return self._yielded[0]
+        return self._waiting[-1] if self._waiting else None
+
+    def _start_next(self) -> None:
+        """Start the next one if there is room. The caller holds the lock."""
+        waiter = self._next()
+        if waiter is None or not self._has_room() or not waiter.is_long and self._is_full():
+            return
+        (self._yielded if waiter.is_long else self._waiting).remove(waiter)
         self._run(waiter)
+        if waiter.is_long:
+            self._long_turn_at = time.monotonic()
         waiter.wakeup.set()
-        self._wake_newest()
+        self._wake_next()
 
-    def _wake_newest(self) -> None:
-        """Have the newest that waits look from now on whether it may run."""
-        if self._waiting and self._head_start_s:
-            self._waiting[-1].wakeup.set()
+    def _wake_next(self) -> None:
+        """Have the next one look from now on whether it may run."""
+        if self._head_start_s and (waiter := self._next()) is not None:
+            waiter.wakeup.set()
 
     def _leave(self, started_at: float) -> None:
         with self._lock:
             self._started.remove(started_at)
-            if self._waiting and self._has_room():
-                self._start(self._waiting[-1])
+            self._start_next()
         self._watch()
 
     def note_backlog(self, has_backlog: bool) -> None:
@@ -233,7 +317,7 @@ class SearchQueue:
             self.on_congestion()
 
     def _is_crowded(self) -> bool:
-        return self._has_backlog or bool(self._waiting) or len(self._started) > _SIDE_BY_SIDE
+        return self._has_backlog or bool(self._waiting) or len(self._started) + len(self._yielded) > _SIDE_BY_SIDE
 
     @contextmanager
     def one_of(self, places: ConcurrencyLimit) -> Iterator[None]:
@@ -259,6 +343,28 @@ def _random_index(count: int) -> int:
     return int.from_bytes(os.urandom(4), "big") % count
 
 
+class OneByOne:
+    """Has one thread at a time do what keeps the interpreter for long, such as parsing a body of many megabytes.
+
+    Each rests afterwards for as long as it took, so that quick requests get at least half of the time.
+    """
+
+    def __init__(self, searches: SearchQueue) -> None:
+        self._searches = searches
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Run the block when it is the turn of this thread."""
+        self._searches.on_wait()
+        with self._lock:
+            started = time.monotonic()
+            try:
+                yield
+            finally:
+                time.sleep(min(time.monotonic() - started, _MOST_REST_S))
+
+
 # The cutoff
 
 _lock = threading.Lock()
@@ -268,17 +374,28 @@ _ran_out = 0
 class Timer:
     """The cutoff of one search: called with milliseconds, returns a predicate: have they passed since the call?
 
-    The time of paused() does not count.
+    The time of paused() does not count. The search calls the predicate all the time, so that is also where it lets others go
+    first. yield_turn: of the queue; until: the time (monotonic) at which the whole request has ranked for too long.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, yield_turn: Callable[[], None] = lambda: None, until: float = float("inf")) -> None:
         self.has_run_out = False
-        self._started = time.monotonic()
+        self._yield_turn = yield_turn
+        self._until = until
+        self._started = self._looked_at = time.monotonic()
         self._paused_s = 0.0
 
     def __call__(self, milliseconds: int) -> Callable[[], bool]:
-        end = time.monotonic() + milliseconds / 1000 - self._paused_s
-        return lambda: time.monotonic() - self._paused_s >= end and self._run_out()
+        end = min(time.monotonic() + milliseconds / 1000, self._until) - self._paused_s
+
+        def has_passed() -> bool:
+            now = time.monotonic()
+            if now - self._looked_at >= _LOOK_S:
+                self._yield_turn()
+                self._looked_at = now = time.monotonic()
+            return now - self._paused_s >= end and self._run_out()
+
+        return has_passed
 
     def elapsed_s(self) -> float:
         """Seconds since the search began."""

@@ -36,13 +36,14 @@ from svcd.api import (
     waiting,
     webhooks,
 )
-from svcd.api.admission import SearchCache, SearchQueue
+from svcd.api.admission import OneByOne, SearchCache, SearchQueue
 from svcd.api.bodies import json_value, read_body
 from svcd.api.chat_state import Chats
 from svcd.api.query_embedding import QueryEmbedding, no_services
 from svcd.api.routes import (
     JSON,
     Context,
+    Fields,
     HandlerResult,
     Match,
     Report,
@@ -60,7 +61,7 @@ from svcd.auth.keys import ALL_PERMITTED, Keys, Permission
 from svcd.base import logs
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
-from svcd.http.message import HttpError, Request, Response, media_type
+from svcd.http.message import BodyMemory, HttpError, Request, Response, media_type
 from svcd.index.disk_space import disk_full_error, is_disk_failure, lacks_room
 from svcd.validation import checked_index_uid, decode_body, decode_query, decode_value, features
 
@@ -93,6 +94,10 @@ _OTHER_METHOD, _OTHER_PATH = "OTHER", "other"
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"))
 _FILTERED_TOKEN = ("The provided tenant token is invalid. Its rules have a filter, which this version of svcd can't "
                    "join to what is asked for here.")
+# Bytes of a body above which one is decoded at a time: each MB takes 5 to 10 ms, in which no other thread runs.
+LARGE_BODY = 1 << 18
+# Bytes of the answers of all multi-searches of a process together.
+ANSWER_MEMORY = 2 * multi_search.MAX_ANSWER
 # Characters of a message that are sent: many messages repeat what was received, which may be long.
 _MAX_MESSAGE = 100_000
 _SYSTEM_ERRORS = {  # errno: code
@@ -130,6 +135,8 @@ class App:
         self._broadcast = broadcast
         self._streams = ConcurrencyLimit(streams)
         self._large_answers = ConcurrencyLimit(large, "large answers")
+        self._large_bodies = OneByOne(searches)
+        self._answer_memory = BodyMemory(ANSWER_MEMORY, "large answers")
         self._waiting_writes = ConcurrencyLimit(waiting_writes, "requests that wait for a task")
         self.usage = usage
         self.search_cache = SearchCache(lambda: instance.answer_limit)
@@ -213,10 +220,11 @@ class App:
         query, wait_s = waiting.extract_wait(route, request.query) if request.query else ("", 0.0)
         ctx = Context(
             instance=self._instance, runner=self._runner, searches=self._searches, request=request,
-            permission=permission, query=_query(route, query), body=_body(route, request), traffic=self._traffic,
+            permission=permission, query=_query(route, query), body=self._body(route, request), traffic=self._traffic,
             reports=self._reports, keys=self._keys, broadcast=self._broadcast, streams=self._streams,
             recheck_permission=check_permission,
-            search_cache=self.search_cache, large_answers=self._large_answers, embedding=self._embedding,
+            search_cache=self.search_cache, large_answers=self._large_answers,
+            answer_memory=self._answer_memory, embedding=self._embedding,
             client=self._client, active_rules=self.active_rules, chats=self._chats, usage=self.usage,
             personalization=self._personalization,
             shows_page=self._shows_page, cluster=self._node,
@@ -230,6 +238,21 @@ class App:
             cluster.wait_for_task(self._instance, request, self._waiting_writes)
         answer = route.run(ctx)
         return _encoded(waiting.wait_for_task(ctx, answer, wait_s, self._waiting_writes) if wait_s else answer)
+
+    def _body(self, route: Route, request: Request) -> Any:
+        """The decoded body of a request."""
+        declared = route.body
+        if declared is None:
+            _refuse_unnamed_body(request)
+            return None
+        if isinstance(declared, Stream):
+            return None
+        _check_json(request.headers.get("content-type"))
+        content = read_body(request)
+        if len(content) <= LARGE_BODY:
+            return _decoded(declared, content)
+        with self._large_bodies.turn():
+            return _decoded(declared, content)
 
     def _permission(self, route: Route, index_uid: str | None, request: Request) -> Permission:
         permission = ALL_PERMITTED
@@ -294,14 +317,9 @@ def _query(route: Route, query: str) -> Mapping[str, Any]:
     return decode_query(query, route.query) if route.query else {}
 
 
-def _body(route: Route, request: Request) -> Any:
-    declared = route.body
-    if declared is None:
-        _refuse_unnamed_body(request)
-        return None
-    if isinstance(declared, Stream):
-        return None
-    value = json_body(request)
+def _decoded(declared: Fields | Value, content: bytes) -> Any:
+    """A JSON body as its route declares it."""
+    value = json_value(content, declared.most_values)
     if isinstance(declared, Value):
         return decode_value(value, declared.check, code=declared.code)
     return decode_body(value, declared.fields, code=declared.code, immutable=declared.immutable,
@@ -318,15 +336,6 @@ def _refuse_unnamed_body(request: Request) -> None:
             int(headers.get("content-length") or 0) > 0
             or headers.get("transfer-encoding") is not None and any(request.body.chunks())):  # an empty one may be chunked
         _check_json(None)
-
-
-def json_body(request: Request) -> Any:
-    """The JSON value of a body.
-
-    Raises missing_content_type, invalid_content_type, missing_payload, malformed_payload, payload_too_large.
-    """
-    _check_json(request.headers.get("content-type"))
-    return json_value(read_body(request))
 
 
 def _check_json(content_type: str | None) -> None:

@@ -15,6 +15,8 @@ from svcd.http.message import Request, media_type
 
 # Values of a body that is not a list of documents or identifiers: far more than any setting or search needs.
 MAX_VALUES = 1_000_000
+# Values of the body of a search of one index, which needs no more than the longest filter, and which every visitor may send.
+MAX_SEARCH_VALUES = 300_000
 
 
 def read_body(request: Request) -> bytes:

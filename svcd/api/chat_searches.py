@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from svcd.api.admission import Timer
 from svcd.api.filters import index_snapshot
 from svcd.api.routes import DEGRADED, Context
 from svcd.api.search import check_sort, query_of, with_joins_resolved
@@ -133,7 +132,7 @@ class ChatSearches:
         except ApiError as error:
             raise error.inside(f"Index `{index_uid}`") from None
         check_sort(body)
-        timer = Timer()
+        timer = ctx.timer()
         federation = Federation(limit=body.get("limit", Federation.limit))
         asked = with_joins_resolved(ctx, asked, reader)
         try:

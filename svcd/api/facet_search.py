@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from svcd.api.admission import Timer
+from svcd.api.bodies import MAX_SEARCH_VALUES
 from svcd.api.filters import index_snapshot
 from svcd.api.routes import Context, Fields, HandlerResult, Route
 from svcd.api.search import FIELDS, check_available, milliseconds_since, query_of, with_joins_resolved
@@ -26,7 +26,7 @@ _BODY = Fields({
     "exhaustiveFacetCount": Field(nullable(boolean), "invalid_facet_search_exhaustive_facet_count",
                                   about="Apply `distinct` to all documents, not to the best twenty alone."),
     "useNetwork": FIELDS["useNetwork"],
-}, is_open=True)
+}, is_open=True, most_values=MAX_SEARCH_VALUES)
 
 
 def search_facets(ctx: Context) -> HandlerResult:
@@ -67,7 +67,7 @@ def _search_here(ctx: Context) -> tuple[list[FacetHit], str]:
     with ctx.searches.slot(), index_snapshot(ctx, [ctx.index_uid]), ctx.read(ctx.index_uid) as reader:
         check_available(body, ctx.instance.features)
         query = with_joins_resolved(ctx, query_of(ctx, ctx.index_uid, body, has_pins=False).indexed, reader).query
-        hits = facet_search(reader, facet, query, bool(body.get("exhaustiveFacetCount")), Timer())
+        hits = facet_search(reader, facet, query, bool(body.get("exhaustiveFacetCount")), ctx.timer())
         return hits, reader.settings.faceting.order_of(facet.field)
 
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from svcd.api.admission import Timer
+from svcd.api.admission import REQUEST_S, Timer
 from svcd.api.filters import has_joins, hydrate_hits, index_snapshot
 from svcd.api.routes import DEGRADED, Context, Fields, HandlerResult, Route, Text
 from svcd.api.search import (
@@ -41,9 +41,10 @@ from svcd.api.search import (
 from svcd.base import tracing
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
+from svcd.base.quantities import message_size
 from svcd.facets.distribution import Facets, merged_facets
 from svcd.search.request import Federation, IndexedQuery, SearchResult
-from svcd.validation import features
+from svcd.validation import bounds, features
 from svcd.validation import (
     Field,
     array_of,
@@ -67,6 +68,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Query = Mapping[str, Any]
+
+# More queries than a page sends: few such requests run at once.
+MANY = 16
+# Bytes of the answers to all queries of a request, without the long pages, which are made while the client reads them.
+MAX_ANSWER = 32 << 20
 
 
 def _weight(value: float) -> float:
@@ -114,8 +120,9 @@ _FEDERATION = object_of({
     "showPerformanceDetails": Field(boolean, "invalid_search_show_performance_details", default=False),
     "personalize": Field(nullable(PERSONALIZE), "invalid_search_personalize"),
 })
+
 _BODY = Fields({
-    "queries": Field(array_of(_QUERY), required=True),
+    "queries": Field(array_of(_QUERY, bound=bounds.QUERIES), required=True),
     "federation": Field(nullable(_FEDERATION), about="Merge the results into one list."),
 })
 
@@ -141,8 +148,13 @@ def _separate(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query]) -> 
     asked = _each(queries, lambda query: query_of(ctx, query["indexUid"], query))  # all filters are parsed before any search runs
     answer.add(b'{"results":[')
     for place, (query, each) in enumerate(zip(queries, asked)):
+        ctx.searches.yield_turn()
         answer.add(b"," if place else b"")
         _inside(place, partial(_add_result, answer, ctx, query, each, request_uid))
+        if answer.size > MAX_ANSWER:
+            raise ApiError("bad_request", f"The answers to the first {place + 1} of {len(queries)} queries have more than "
+                                          f"{message_size(MAX_ANSWER)}: lower `limit` or `attributesToRetrieve`, or send fewer "
+                                          "queries at once.")
     answer.add(b"]}")
 
 
@@ -310,7 +322,7 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
     _each(queries, lambda query: _check_remote(ctx, query))
     _each(queries, lambda query: check_available(query, ctx.instance.features))
     asked = [_resolve_query_joins(ctx, place, each) for place, each in enumerate(asked)]
-    timer, wanted = Timer(), _federation_of(ctx, federation)
+    timer, wanted = ctx.timer(), _federation_of(ctx, federation)
     network = _network_search(ctx, queries, asked, federation, wanted, timer)
     readers: dict[str, Reader] = {}
     with ExitStack() as stack:
@@ -365,17 +377,18 @@ def _metadata(query: Query, primary_keys: Mapping[str, str | None], network: Net
 
 
 def multi_search_with_post(ctx: Context) -> HandlerResult:
-    """Run all queries. They take one slot of the search queue together."""
+    """Run all queries. They take one slot of the search queue together, and give it to others between them."""
     queries, federation = ctx.body["queries"], ctx.body.get("federation")
     is_measured = federation.get("showPerformanceDetails") if federation is not None else any(
         query.get("showPerformanceDetails") for query in queries)
     with ExitStack() as held:
-        answer = AnswerBuilder(held)
-        with measured(is_measured), timed_slot(ctx.searches):
+        answer = AnswerBuilder(held, ctx.answer_memory)
+        with measured(is_measured), timed_slot(ctx.searches, len(queries) > MANY):
             tracing.end()
             _each(queries, lambda query: ctx.permission.require(query["indexUid"]))
             by_index = (federation or {}).get("facetsByIndex") or {}
             _check_facets_permitted(ctx, by_index)
+            ctx.search_until = time.monotonic() + REQUEST_S
             held.enter_context(index_snapshot(ctx, [*(query["indexUid"] for query in queries), *by_index]))
             if federation is None:
                 _separate(answer, ctx, queries)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from svcd.api.admission import Timer
 from svcd.api.filters import has_joins, hydrate_hits
 from svcd.api.remote_search import NetworkQuery, NetworkSearch
 from svcd.api.routes import DEGRADED
@@ -48,7 +47,7 @@ def network_answer(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], r
 @tracing.span("search")
 def _members(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], request_uid: str) -> dict[str, Any]:
     """The members of the answer; `hits` are JSON texts."""
-    started, index_uid, timer = time.monotonic(), asked.index_uid, Timer()
+    started, index_uid, timer = time.monotonic(), asked.index_uid, ctx.timer()
     check_sort(body)
     federation = Federation(**page_of(body), distinct=body.get("distinct"), is_single=True,
                             facets={index_uid: body["facets"]} if body.get("facets") else {})

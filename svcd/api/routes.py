@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
-from svcd.api.admission import SearchCache, SearchQueue
+from svcd.api.admission import SearchCache, SearchQueue, Timer
+from svcd.api.bodies import MAX_VALUES
 from svcd.api.chat_state import Chats
 from svcd.api.query_embedding import QueryEmbedding
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.auth.keys import ALL_PERMITTED, Keys, Permission
 from svcd.base.errors import ApiError
-from svcd.http.message import Portions
+from svcd.http.message import BodyMemory, Portions
 from svcd.instance.data_folder import is_hidden
 from svcd.validation import Field, Param
 
@@ -204,13 +205,14 @@ class Context:
     searches: a search needs one of its slots. search_cache: hits of earlier searches.
     traffic: counters of this process; reports: fetches those of the other processes; broadcast: sends them a command.
     keys: computes the values of API keys.
-    streams, large_answers: limits of answers without end, and of those made in portions.
+    streams, large_answers: limits of answers without end, and of those made in portions. answer_memory: for multi-searches.
     recheck_permission: checks the key again, for long answers. Raises the same errors as the first check.
     embedding: makes vectors of queries. client: returns what calls other hosts, one for each process.
     active_rules: returns the search rules; called while their feature is on.
     chats: what chats share. usage: counts for the usage report; None without one.
     personalization: orders hits for users; None without a key of the service.
     snapshot: while a request reads several indexes, all of them as of one moment (api.joins.index_snapshot).
+    search_until: the time (monotonic) after which the searches of this request rank no more.
     shows_page: do browsers get the page at `/`?
     """
 
@@ -228,6 +230,7 @@ class Context:
     broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None
     streams: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(1))
     large_answers: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(1))
+    answer_memory: BodyMemory = field(default_factory=lambda: BodyMemory(1 << 62))
     recheck_permission: Callable[[], Permission] = lambda: ALL_PERMITTED
     search_cache: SearchCache = field(default_factory=lambda: SearchCache(lambda: 0))
     embedding: QueryEmbedding = field(default_factory=lambda: QueryEmbedding(SearchQueue(1)))
@@ -235,6 +238,7 @@ class Context:
     active_rules: Callable[[], ActiveRules | None] = lambda: None
     personalization: Personalization | None = None
     snapshot: IndexSnapshot | None = None
+    search_until: float = float("inf")
     chats: Chats = field(default_factory=Chats)
     cluster: ClusterView | None = None
     usage: UsageCounter | None = None
@@ -250,6 +254,10 @@ class Context:
         if is_hidden(index_uid):  # the uids of foreign keys are not checked when they are set
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
         return (self.instance if self.snapshot is None else self.snapshot).read(index_uid)
+
+    def timer(self) -> Timer:
+        """The cutoff of a search that begins now."""
+        return Timer(self.searches.yield_turn, self.search_until)
 
     def header(self, name: str) -> str | None:
         """A header that instances know under two names: `Svc-{name}` and, from the reference engine, `Meili-{name}`."""
@@ -277,13 +285,15 @@ _NAME = re.compile(r"\{(\w+)\}")
 class Fields:
     """A JSON object whose members are declared.
 
-    immutable: {member: code} of members that exist but can't be changed. is_open: other members are ignored.
+    immutable: {member: code} of members that exist but can't be changed. is_open: other members are ignored. most_values: how
+    many JSON values it may have, at all levels.
     """
 
     fields: Mapping[str, Field]
     code: str = "bad_request"
     immutable: Mapping[str, str] = field(default_factory=dict)
     is_open: bool = False
+    most_values: int = MAX_VALUES
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +302,7 @@ class Value:
 
     check: Any
     code: str = "bad_request"
+    most_values: int = MAX_VALUES
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.api.admission import SearchQueue, Timer
+from svcd.api.bodies import MAX_SEARCH_VALUES
 from svcd.api.filters import (
     allowed_filter,
     filter_of_query_string,
@@ -31,6 +33,7 @@ from svcd.base import tracing
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.facets.distribution import Facets
+from svcd.http.message import MEMORY_STEP, BodyMemory
 from svcd.ranking.sort import SortError, parse_rule, split_rules
 from svcd.search.request import Federation, Hybrid, IndexedQuery, Reranking, SearchQuery, SearchResult
 from svcd.validation import bounds, features
@@ -80,10 +83,10 @@ def measured(is_asked: Any) -> AbstractContextManager[None]:
     return tracing.recording(tracing.Recorder(time.perf_counter_ns, durations) if is_asked else None)
 
 
-def timed_slot(searches: SearchQueue) -> AbstractContextManager[None]:
-    """A slot of the search queue, with the wait for it measured."""
+def timed_slot(searches: SearchQueue, is_long: bool = False) -> AbstractContextManager[None]:
+    """A slot of the search queue, with the wait for it measured. is_long: for many searches."""
     tracing.begin("wait in queue")
-    return searches.slot()
+    return searches.long_slot() if is_long else searches.slot()
 
 
 def performance_details() -> dict[str, str] | None:
@@ -365,18 +368,28 @@ class AnswerBuilder:
     """Collects the JSON text of an answer.
 
     held: closes the readers that a large answer still needs after its handler has returned. expected: estimated bytes
-    of the hits that are formatted only when they are sent.
+    of the hits that are formatted only when they are sent; size: bytes of the text that is ready.
     """
 
-    def __init__(self, held: ExitStack) -> None:
+    def __init__(self, held: ExitStack, memory: BodyMemory | None = None) -> None:
+        """memory: for text that is ready, of all answers that may have much of it; given back when the answer is sent."""
         self.held = held
-        self.expected = 0
-        self._parts: list[Iterable[bytes]] = []
+        self.expected = self.size = 0
+        self._memory = memory
+        self._taken = 0  # bytes of it
+        self._parts: deque[Iterable[bytes]] = deque()
         self._readers: dict[str, Reader] = {}
 
     def add(self, *texts: bytes) -> None:
-        """Append text that is ready."""
+        """Append text that is ready. Raises a 503 if other answers take all of the memory."""
         self._parts.append(texts)
+        if self._memory is None:
+            return
+        self.size += sum(map(len, texts))
+        while self.size > self._taken + MEMORY_STEP:  # the first step is free
+            self._memory.take(MEMORY_STEP)
+            self.held.callback(self._memory.release, MEMORY_STEP)
+            self._taken += MEMORY_STEP
 
     def add_hits(self, ctx: Context, hits: LongPage, readers: Mapping[str, Reader], index_uid: str | None = None) -> None:
         """Append hits that are formatted when the answer is sent; other arguments as of hydrate_hits()."""
@@ -413,9 +426,14 @@ class AnswerBuilder:
 
     def body(self, ctx: Context) -> bytes | Portions:
         """The whole body. Raises a 503 if it is large and too many large answers are being sent."""
-        if not self.expected:
+        if not self.expected and not self._taken:
             return b"".join(chain.from_iterable(self._parts))
-        return joined_body(chain.from_iterable(self._parts), expected=self.expected, limit=ctx.large_answers, held=self.held)
+        return joined_body(self._consumed(), expected=self.expected + self.size, limit=ctx.large_answers, held=self.held)
+
+    def _consumed(self) -> Iterator[bytes]:
+        """All text, each part dropped when the next one is asked for."""
+        while self._parts:
+            yield from self._parts.popleft()
 
 
 def add_answer(answer: AnswerBuilder, ctx: Context, asked: BearerQuery, body: Mapping[str, Any], request_uid: str,
@@ -491,7 +509,7 @@ def _run_search(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], read
     from svcd.search.search import search
 
     check_sort(body)
-    index_uid, timer = asked.index_uid, Timer()
+    index_uid, timer = asked.index_uid, ctx.timer()
     embedding = ctx.embedding.for_search(timer)
     # An empty list of facets is the same as none: no facetDistribution in the answer.
     federation = Federation(**page_of(body), facets={index_uid: body["facets"]} if body.get("facets") else {})
@@ -575,7 +593,7 @@ def search_with_url_query(ctx: Context) -> HandlerResult:
 
 ROUTES = (
     Route("POST", _PATH, search_with_post, "search", {200: "SearchAnswer"}, "Search with a body", _TAG,
-          body=Fields(FIELDS), joins_rules=True, headers=METADATA_HEADERS),
+          body=Fields(FIELDS, most_values=MAX_SEARCH_VALUES), joins_rules=True, headers=METADATA_HEADERS),
     Route("GET", _PATH, search_with_url_query, "search", {200: "SearchAnswer"}, "Search with a query string", _TAG,
           query=_PARAMS, joins_rules=True, headers=METADATA_HEADERS),
 )

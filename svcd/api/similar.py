@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from svcd.api.bodies import MAX_SEARCH_VALUES
 from svcd.api.filters import (
     allowed_filter, filter_of_query_string, index_snapshot, read_joined, resolve_joins, with_bearer_filter,
 )
@@ -158,7 +159,7 @@ _BODY = Fields({  # in the order in which messages list them
     "attributesToRetrieve": Field(nullable(array_of(string, bound=bounds.NAMES)), "invalid_similar_attributes_to_retrieve"),
     **_flag_fields("retrieveVectors", *_SHOW),
     "rankingScoreThreshold": Field(nullable(parsed(number, unit_interval("rankingScoreThreshold"))), _SCORE_CODE),
-})
+}, most_values=MAX_SEARCH_VALUES)
 _PARAMS = {  # in the order in which messages list them
     "id": Param(_document_id, "invalid_similar_id", required=True),
     "embedder": Param(query_strings.text, "invalid_similar_embedder", required=True),

@@ -107,13 +107,15 @@ class NoBody:
 
 
 class BodyMemory:
-    """The memory for bodies that are read whole, all of a server together. most: in bytes; taken: of them.
+    """The memory for bodies that are held whole, all of a server together. most: in bytes; taken: of them.
 
     Without it clients that send nearly all of a large body, and wait then, would each keep as much as a body may have.
+    noun: what they are called in the error.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, noun: str = "large bodies") -> None:
         self._most = most
+        self._noun = noun
         self.taken = 0
         self._lock = threading.Lock()  # guards taken
 
@@ -121,7 +123,7 @@ class BodyMemory:
         """Take so many bytes, which release() must give back. Raises HttpError 503 when there are not so many left."""
         with self._lock:
             if self.taken + size > self._most:
-                raise HttpError(503, "Other requests take all of the memory that there is for large bodies: try again later.",
+                raise HttpError(503, f"Other requests take all of the memory that there is for {self._noun}: try again later.",
                                 (("Retry-After", str(RETRY_AFTER_S)),))
             self.taken += size
 

@@ -28,6 +28,9 @@ from svcd.search.search import Timer, cutoff_ms, formatting_budget, ranking_limi
 if TYPE_CHECKING:
     from svcd.search.remote_hits import RemoteHit, RemoteResult, Remotes
 
+# Hits that the queries of a request rank together, as all are held until they are merged; one query of each index always may.
+MAX_RANKED = 200_000
+
 H = TypeVar("H", bound="MergedHit | RemoteHit")
 
 
@@ -47,12 +50,17 @@ def federated(
     compatibility, facets = Compatibility(), FederatedFacets(federation)
     lists: list[Sequence[MergedHit | RemoteHit]] = []
     found: list[QueryResult] = []
-    total = 0
+    total = ranked = 0
     for index_uid in sorted(by_index):
         numbered = by_index[index_uid]
         with _error_context(numbered[0], federation):
             reader = read(index_uid)
             facets.open(index_uid, reader)
+        ranked += len(numbered) * required_hits(reader, federation)
+        if ranked > MAX_RANKED and len(numbered) > 1:
+            raise ApiError("invalid_search_limit", (
+                f"The queries together rank more than {MAX_RANKED} hits: each ranks those up to the end of the page. Lower "
+                "`limit` and `offset` (or `page` and `hitsPerPage`) of `.federation`, or send fewer queries at once."))
         results = _run_queries(reader, numbered, federation, compatibility, timer, embed)
         found += results
         hits, counted = _merge_index(reader, results, federation)

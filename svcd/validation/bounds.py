@@ -30,6 +30,9 @@ TEXT = Bound(1_000_000, "characters")
 # Numbers of a vector: the largest models make 8,192.
 VECTOR = Bound(100_000, "elements")
 
+# Queries of a multi-search. A page sends one for each list that it shows, so a dozen.
+QUERIES = Bound(1000, "queries")
+
 # Outlines of a filter are compared with geometries by one point for each kilometre: 15 us. The equator has 40,000 km.
 OUTLINES = Bound(200_000, "km of outlines in `_geoRadius`, `_geoBoundingBox` and `_geoPolygon`")
 

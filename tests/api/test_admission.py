@@ -8,6 +8,9 @@
 6. An answer that would evict many others is not cached.
 7. Of the searches that wait, the newest runs first, and it alone looks whether it may.
 8. Searches queue up when they are in each other's way for a while; those of one user who types do not.
+9. A long search lets those that wait go first, whether it ranks or is one of many of a request; nothing starves it.
+10. All searches of a request end their ranking in time together.
+11. Large bodies are decoded one by one, with a rest after each.
 """
 from __future__ import annotations
 
@@ -18,8 +21,7 @@ from typing import Any
 
 import pytest
 
-from svcd.api import admission
-from svcd.api import search as search_module
+from svcd.api import admission, routes
 from svcd.api.admission import CONGESTED_S, Congestion, SearchCache, SearchQueue
 from svcd.base.errors import ApiError
 from svcd.index.writer import DocumentChange, IndexWriter
@@ -109,6 +111,132 @@ def test_patience_ends() -> None:
     with searches.slot(), pytest.raises(ApiError), searches.slot():
         pass
     assert searches.waiting == 0
+
+
+def test_a_long_search_lets_one_that_waits_go_first() -> None:
+    searches = SearchQueue(1, capacity=2)
+    with searches.slot():
+        visitor = Visitor(searches)
+        until(lambda: searches.waiting == 1)
+        visitor.may_go.set()
+        is_over = admission.Timer(searches.yield_turn)(60_000)
+        until(lambda: is_over() or visitor.inside.is_set())
+        until(lambda: searches.running == 1)  # it is this one again
+    assert searches.running == searches.waiting == 0 and not visitor.refusal
+
+
+def test_long_searches_take_turns() -> None:
+    searches, turns = SearchQueue(1, capacity=2), list[int]()
+
+    def rank(number: int) -> None:
+        with searches.slot():
+            until(lambda: searches.waiting == 1 or bool(turns))
+            for _ in range(3):
+                turns.append(number)
+                searches.yield_turn()
+
+    threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    assert turns[:4] in ([0, 1, 0, 1], [1, 0, 1, 0]) and len(turns) == 6
+
+
+def test_two_long_searches_that_take_turns_are_no_congestion() -> None:
+    searches, congested = SearchQueue(1, capacity=2), list[bool]()
+    searches.on_congestion = lambda: None
+    with searches.slot():
+        visitor = Visitor(searches)
+        until(lambda: searches.waiting == 1)
+        assert searches._is_crowded()  # it is new
+        turn = threading.Thread(target=lambda: (until(lambda: searches.waiting == 1 and visitor.inside.is_set()),
+                                                congested.append(searches._is_crowded()), visitor.leave()))
+        turn.start()
+        searches.yield_turn()
+        turn.join(5)
+    assert congested == [False]
+
+
+def test_a_search_in_its_head_start_yields_to_none() -> None:
+    searches = SearchQueue(2, capacity=1, head_start_s=60.0)
+    with searches.slot():
+        visitor = Visitor(searches)
+        until(lambda: searches.waiting == 1)
+        searches.yield_turn()
+        assert searches.running == searches.waiting == 1
+    visitor.leave()
+
+
+def test_a_long_search_is_not_starved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets the slot before one that waits, when none like it had a turn for a while."""
+    monkeypatch.setattr(admission, "_YIELD_S", 0.0)
+    searches = SearchQueue(1, capacity=3)
+    with searches.slot():
+        visitors = [Visitor(searches) for _ in range(2)]
+        until(lambda: searches.waiting == 2)
+        for _ in range(3):
+            searches.yield_turn()  # returns though nobody leaves
+        assert searches.running == 1 and searches.waiting == 2
+    for visitor in visitors:
+        visitor.leave()
+
+
+def test_requests_of_many_searches_leave_room_for_others() -> None:
+    searches, inside = SearchQueue(8), list[int]()
+    may_go = threading.Event()
+
+    def many() -> None:
+        with searches.long_slot():
+            inside.append(1)
+            may_go.wait(5)
+
+    threads = [threading.Thread(target=many) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    until(lambda: searches.running == 2)
+    with searches.slot():
+        assert searches.running == 3 and len(inside) == 2
+    may_go.set()
+    for thread in threads:
+        thread.join(5)
+    assert len(inside) == 8
+
+
+def test_outside_of_a_search_there_is_nothing_to_yield() -> None:
+    searches = SearchQueue(1, capacity=1)
+    visitor = Visitor(searches)
+    assert visitor.inside.wait(5)
+    searches.yield_turn()
+    assert searches.running == 1
+    visitor.leave()
+
+
+def test_a_request_ends_all_its_searches() -> None:
+    assert admission.Timer(until=0.0)(60_000)()
+    assert not admission.Timer()(60_000)()
+
+
+def test_large_bodies_are_decoded_one_by_one_with_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    rests = list[float]()
+    monkeypatch.setattr(admission.time, "sleep", rests.append)
+    one_by_one, second_may_end = admission.OneByOne(SearchQueue(1)), threading.Event()
+    entered = list[str]()
+
+    def decode() -> None:
+        with one_by_one.turn():
+            entered.append("second")
+        second_may_end.set()
+
+    with one_by_one.turn():
+        thread = threading.Thread(target=decode)
+        thread.start()
+        assert not second_may_end.wait(0.02)
+        entered.append("first")
+    assert second_may_end.wait(5)
+    thread.join(5)
+    assert entered == ["first", "second"]
+    assert rests[0] >= 0.02
 
 
 def test_processes_share_the_places() -> None:
@@ -337,11 +465,11 @@ def test_a_cached_answer_needs_no_slot(films: Any, runs: list[str]) -> None:
 
 
 def test_a_search_that_ran_out_of_time_is_not_cached(films: Any, runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    class Over(search_module.Timer):
+    class Over(routes.Timer):
         def __call__(self, milliseconds: int) -> Any:
             return super().__call__(-1)
 
-    monkeypatch.setattr(search_module, "Timer", Over)
+    monkeypatch.setattr(routes, "Timer", Over)
     for _ in range(2):
         films.json("POST", "/indexes/films/search", {"q": "1", "showRankingScore": True})
     assert runs == ["1", "1"]

@@ -6,18 +6,25 @@
 6. All queries have one place in the queue.
 7. Metadata is shown to `true` and `1`, in any case.
 8. All filters are read before any index is; a sort expression is read when its index is there, and names none.
+9. Queries, values and bytes of a request have their bounds, with words that say what to do; the memory of an answer is given back.
+10. Between two queries others go first, and all queries together end their ranking in time.
 """
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from svcd.api import multi_search, search, streaming
+from svcd.api.bodies import MAX_SEARCH_VALUES
 from svcd.auth.keys import Permission
 from svcd.base.errors import ApiError
 from svcd.instance.instance import Instance
+from svcd.search import federation as engine
+from svcd.validation import bounds
 from tests.support.dict_reader import DictReader
 from tests.support.patched_reading import read_from
 
@@ -335,3 +342,68 @@ def test_a_single_search_reads_sort_expressions_last(client) -> None:
 
     assert searched("nowhere")[:2] == (404, "index_not_found")
     assert searched("films") == (400, "invalid_search_sort", NO_DIRECTION)
+
+
+# Bounds
+
+
+def test_queries_have_a_bound(client) -> None:
+    assert len(post(client, *[query()] * bounds.QUERIES.most).value["results"]) == bounds.QUERIES.most
+    assert post(client, *[query()] * (bounds.QUERIES.most + 1)).fault == (
+        400, "bad_request", "Invalid value at `.queries`: expected at most 1000 queries, but found 1001")
+
+
+@pytest.mark.parametrize("path", ["/indexes/films/search", "/indexes/films/facet-search", "/indexes/films/similar"])
+def test_values_of_a_search_have_a_bound(client, path: str) -> None:
+    got = client.json("POST", path, {"vector": [0] * MAX_SEARCH_VALUES})
+    assert got.fault == (413, "payload_too_large", "The provided payload reached the size limit. The maximum accepted number of "
+                                                   f"values in a payload of this kind is {MAX_SEARCH_VALUES}.")
+
+
+def test_the_answer_has_a_bound(client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multi_search, "MAX_ANSWER", 1024)
+    status, code, message = post(client, *[query()] * 50).fault
+    assert (status, code) == (400, "bad_request")
+    assert message.startswith("The answers to the first ") and message.endswith(
+        " of 50 queries have more than 1 KiB: lower `limit` or `attributesToRetrieve`, or send fewer queries at once.")
+
+
+def test_the_memory_of_answers_is_given_back(client, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = post(client, *[query()] * 20).value
+    monkeypatch.setattr(search, "MEMORY_STEP", 1024)
+    monkeypatch.setattr(streaming, "WHOLE", 1024)
+    memory = client.app._answer_memory
+    portions = client.parts("POST", "/multi-search", {"queries": [query()] * 20})
+    assert memory.taken > 0
+    text = b"".join(portions)
+    portions.close()
+    assert memory.taken == 0
+    assert [len(result["hits"]) for result in json.loads(text)["results"]] == [len(result["hits"]) for result in whole["results"]]
+    memory.take(multi_search.MAX_ANSWER * 2)
+    status, _, message = post(client, *[query()] * 20).fault
+    assert status == 503
+    assert message.endswith("Other requests take all of the memory that there is for large answers: try again later.")
+    assert memory.taken == multi_search.MAX_ANSWER * 2
+
+
+def test_ranked_hits_of_a_federation_have_a_bound(client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "MAX_RANKED", 30)
+    assert post(client, query(), query("songs"), federation={"limit": 1000}).status == 200  # one of each index
+    assert post(client, query(), query(), federation={"limit": 15}).status == 200
+    assert post(client, query(), query(), federation={"limit": 16}).fault == (
+        400, "invalid_search_limit", "The queries together rank more than 30 hits: each ranks those up to the end of the page. Lower "
+                                     "`limit` and `offset` (or `page` and `hitsPerPage`) of `.federation`, or send fewer queries at once.")
+
+
+def test_others_go_first_between_queries(client, indexes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    read_before = list[int]()
+    monkeypatch.setattr(client.searches, "yield_turn", lambda: read_before.append(len(indexes)))
+    post(client, query(), query("songs"), query())
+    assert sorted(set(read_before))[:3] == [0, 1, 2]
+
+
+def test_all_queries_end_their_ranking_in_time(client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multi_search, "REQUEST_S", -1.0)
+    first, second = post(client, query(q="sun", showRankingScoreDetails=True), query(q="sun", showRankingScoreDetails=True)).value["results"]
+    for result in (first, second):
+        assert all("skipped" in hit["_rankingScoreDetails"] for hit in result["hits"]) and result["hits"]
