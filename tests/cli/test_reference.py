@@ -1,6 +1,6 @@
 """Generated documentation. What must hold:
 
-1. Man pages, sample configuration and README table are up to date; --check names the stale ones.
+1. Man pages, sample configuration and options page are up to date; --check names the stale ones.
 2. Each option is in all of them.
 3. The sample configuration can be loaded: it gives the defaults, and its examples are valid. So can the example of svcd.toml(5).
 4. The man pages have no errors of roff.
