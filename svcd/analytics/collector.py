@@ -31,6 +31,7 @@ from svcd.analytics.figures import (
 from svcd.api import admission
 from svcd.base import logs
 from svcd.http.message import media_type
+from svcd.schema.ranking_rules import RULE_NAMES
 
 if TYPE_CHECKING:
     from svcd.api.routes import Context, Route
@@ -203,16 +204,16 @@ def _is_set(figure: str) -> FigureUpdate:
     return adds(f"{figure}.set", lambda value: value is not None)
 
 
-_RULE_FIGURES = {"words": ("words",), "typo": ("typo",), "proximity": ("proximity",),
-                 "attribute": ("attribute", "attributeRank"), "sort": ("sort",), "exactness": ("exactness",)}
-
-
 def _ranking_rules(state: State, rules: Sequence[str] | None) -> None:
-    """Of custom rules only the direction: their names are names of fields."""
+    """Report the positions of built-in rules, and only the direction of custom ones: their names are names of fields."""
     known = [rule.rpartition(":")[2] for rule in rules or ()]
     state["ranking_rules.values"] = known
-    for figure, names in _RULE_FIGURES.items():
-        state[f"ranking_rules.{figure}_position"] = next((at for at, rule in enumerate(known) if rule in names), None)
+    positions: dict[str, int | None] = {row.figure: None for row in RULE_NAMES.values() if row.figure}
+    for position, rule in reversed([*enumerate(known)]):
+        figure = RULE_NAMES[rule].figure if rule in RULE_NAMES else None
+        if figure:
+            positions[figure] = position
+    state.update({f"ranking_rules.{figure}_position": position for figure, position in positions.items()})
 
 
 def _patterns(rows: Any) -> list[str]:

@@ -18,8 +18,8 @@ from svcd.query.terms import Subset, Terms
 from svcd.ranking.forward_index import READ_FOR_FIELDS, READ_FOR_POSITIONS, CandidateBatch, LocalBitset
 from svcd.ranking.path_search import Edge, WeightedEdge
 from svcd.ranking.rule import ForwardIndexRule, KnownDocids, RankingContext, edges_by_cost
-from svcd.ranking.scores import ATTRIBUTE_RANK, WORD_POSITION
 from svcd.schema.attributes import Searchable
+from svcd.schema.ranking_rules import ATTRIBUTE_RANK, WORD_POSITION
 
 # A field or a bucketed position.
 Place = TypeVar("Place", str, int)

@@ -12,21 +12,27 @@ from svcd.base.docids import EMPTY, DocIds, first
 from svcd.query.graph import Graph, MatchingStrategy
 from svcd.ranking.attribute import AttributeRank, WordPosition
 from svcd.ranking.distinct import Distinct
+from svcd.ranking.exactness import ExactAttribute, ExactWords
 from svcd.ranking.forward_index import CandidateBatch
 from svcd.ranking.proximity import Proximity
 from svcd.ranking.rule import Bucket, Documents, RankingContext, Rule
 from svcd.ranking.scores import Detail, Skipped, score
 from svcd.ranking.sort import GeoSort, Sort, parse_rule
-from svcd.ranking.words import ExactAttribute, ExactWords, Typo, Words
+from svcd.ranking.typo import Typo
+from svcd.ranking.words import Words
+from svcd.schema.ranking_rules import (
+    ATTRIBUTE, ATTRIBUTE_RANK, EXACTNESS, PROXIMITY, RULE_NAMES, SORT, TYPO, WORD_POSITION, WORDS,
+)
 
-# Entry of `rankingRules`: (the rules it stands for, earlier entries that make it ignored).
-_RULES: dict[str, tuple[Sequence[Callable[[RankingContext], Rule]], Sequence[str]]] = {
-    "typo": ((Typo,), ("typo",)),
-    "proximity": ((Proximity,), ("proximity",)),
-    "attribute": ((AttributeRank, WordPosition), ("attribute", "attributeRank", "wordPosition")),
-    "attributeRank": ((AttributeRank,), ("attribute", "attributeRank")),
-    "wordPosition": ((WordPosition,), ("attribute", "wordPosition")),
-    "exactness": ((ExactAttribute, ExactWords), ("exactness",)),
+# Entry of `rankingRules` -> the rules that it stands for.
+_RULES: dict[str, Sequence[Callable[[RankingContext], Rule]]] = {
+    WORDS: (),  # `chain` adds it before the first rule about words
+    TYPO: (Typo,),
+    PROXIMITY: (Proximity,),
+    ATTRIBUTE: (AttributeRank, WordPosition),
+    ATTRIBUTE_RANK: (AttributeRank,),
+    WORD_POSITION: (WordPosition,),
+    EXACTNESS: (ExactAttribute, ExactWords),
 }
 
 
@@ -50,22 +56,20 @@ def chain(
             rules.append(Sort(context, name, direction == "asc"))
 
     for entry in ranking_rules:
-        if entry == "words" or entry in _RULES:
+        if entry in _RULES:
             if vector_sort is not None and vector_sort not in rules:
                 rules.append(vector_sort)
             if vector_sort is not None or not has_terms:
                 continue
             # Dropped words weigh more than anything else about words, so `words` comes before the first such rule.
-            if "words" not in seen:
-                seen.add("words")
+            if WORDS not in seen:
+                seen.add(WORDS)
                 if context.strategy is not MatchingStrategy.ALL:
                     rules.append(Words(context))
-            makers, ignored_after = _RULES.get(entry, ((), ()))
-            if seen.isdisjoint(ignored_after):
+            if seen.isdisjoint(RULE_NAMES[entry].ignored_after):
                 seen.add(entry)
-                for make in makers:
-                    rules.append(make(context))
-        elif entry != "sort":
+                rules += [make(context) for make in _RULES[entry]]
+        elif entry != SORT:
             add_sort(entry)
         elif entry not in seen:
             seen.add(entry)

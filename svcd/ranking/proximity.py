@@ -14,7 +14,7 @@ from svcd.query.terms import Subset, Terms
 from svcd.ranking.forward_index import NEAR, READ_FOR_PAIRS, CandidateBatch, LocalBitset, smallest_distance
 from svcd.ranking.path_search import Edge, EdgesBetween, WeightedEdge, WeightedEdgesBetween
 from svcd.ranking.rule import Bucket, ForwardIndexRule, InvertedIndexRule, RankingContext
-from svcd.ranking.scores import PROXIMITY
+from svcd.schema.ranking_rules import PROXIMITY
 
 # A word, and the phrase whose end it is, or None.
 _End = tuple[str, Phrase | None]

@@ -9,9 +9,8 @@ from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 from svcd.base.quantities import shown_number
 from svcd.geo.sphere import Point
+from svcd.schema.ranking_rules import ATTRIBUTE_RANK, PROXIMITY, TYPO, WORD_POSITION, WORDS
 
-WORDS, TYPO, PROXIMITY = "words", "typo", "proximity"
-ATTRIBUTE_RANK, WORD_POSITION = "attributeRank", "wordPosition"
 EXACT_ATTRIBUTE, EXACT_WORDS = "exactAttribute", "exactWords"
 
 _WRAP = 0xFFFF_FFFF
@@ -89,17 +88,12 @@ def score(details: Iterable[Detail]) -> float:
     return rank / most if most else 0.0
 
 
-def is_separated(ranking_rules: Iterable[str]) -> bool:
-    """Are attribute rank and word position shown as rules of their own, and not as one entry `attribute`?"""
-    return any(rule in ("attributeRank", "wordPosition") for rule in ranking_rules)
-
-
 def score_details(
     details: Sequence[Detail], are_separated: bool, is_hidden: Callable[[str], bool]
 ) -> dict[str, Any]:
     """`_rankingScoreDetails`.
 
-    are_separated: what `is_separated` says. is_hidden: says of a field that its name and values must not be shown.
+    are_separated: result of is_attribute_split. is_hidden: says of a field that its name and values must not be shown.
     """
     view: dict[str, Any] = {}
     order = 0

@@ -16,6 +16,7 @@ from svcd.base.errors import ApiError
 from svcd.schema import embedder_settings
 from svcd.schema.attributes import WILDCARD
 from svcd.schema.embedder_settings import sorted_members
+from svcd.schema.ranking_rules import ATTRIBUTE, DEFAULT_RANKING_RULES, RULE_NAMES, is_attribute_split
 from svcd.schema.template_check import fault_of_syntax
 from svcd.text.analyzer import whole_lemma
 from svcd.text.normalization import decompose
@@ -43,8 +44,6 @@ Change = Mapping[str, Any]  # {name: value, or None to reset}
 
 PUT, PATCH = "PUT", "PATCH"
 
-_WORD_RULES = frozenset(
-    {"words", "typo", "proximity", "attribute", "attributeRank", "wordPosition", "sort", "exactness"})
 _INVALID_RULE = (
     "`{}` ranking rule is invalid. Valid ranking rules are words, typo, sort, proximity, attribute, exactness "
     "and custom ranking rules."
@@ -79,7 +78,7 @@ def custom_rule(rule: str) -> tuple[str, bool] | None:
 
 def parse_ranking_rule(rule: str) -> str:
     """The ranking rule itself. Raises ValueError(reason) when it does not exist."""
-    if rule in _WORD_RULES:
+    if rule in RULE_NAMES:
         return rule
     custom = custom_rule(rule)
     if custom is None:
@@ -261,7 +260,7 @@ def _filled_faceting(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_ranking_rules(rules: list[str]) -> None:
-    if "attribute" in rules and not {"attributeRank", "wordPosition"}.isdisjoint(rules):
+    if ATTRIBUTE in rules and is_attribute_split(rules):
         raise ApiError(
             "invalid_settings_ranking_rules",
             "Mixed usage of the attribute, attributeRank, and wordPosition ranking rules. You must either use "
@@ -348,7 +347,6 @@ class Setting:
 
 
 _ALL = [WILDCARD]
-_RANKING_RULES = ["words", "typo", "proximity", "attributeRank", "sort", "wordPosition", "exactness"]
 _TYPO_TOLERANCE = {
     "enabled": True,
     "minWordSizeForTypos": {"oneTypo": 5, "twoTypos": 9},
@@ -378,7 +376,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("foreignKeys", PUT, foreign_keys, [], "invalid_settings_foreign_keys",
             feature=("foreignKeys", "setting `foreignKeys` in the index settings"),
             about="Attributes that hold the identifiers of documents of other indexes."),
-    Setting("rankingRules", PUT, ranking_rules, _RANKING_RULES, "invalid_settings_ranking_rules",
+    Setting("rankingRules", PUT, ranking_rules, DEFAULT_RANKING_RULES, "invalid_settings_ranking_rules",
             redo=(Redo.FACETS,), stale_by=_sorted_attributes, validate=_check_ranking_rules,
             about="What makes a hit better than another, most important first."),
     Setting("stopWords", PUT, string_set, [], "invalid_settings_stop_words",

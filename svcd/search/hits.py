@@ -18,6 +18,7 @@ from svcd.ranking import scores
 from svcd.ranking.bucket_sort import Hit, Ranking
 from svcd.ranking.sort import sorted_from, with_distance
 from svcd.schema.attributes import WILDCARD
+from svcd.schema.ranking_rules import is_attribute_split
 from svcd.search.formatting import FormatOptions, Formatter
 from svcd.search.keyword import Found
 from svcd.search.matches import FormattingBudget
@@ -135,7 +136,7 @@ def _score_members(reader: Reader, query: SearchQuery, hit: Hit) -> dict[str, An
         settings = reader.settings
         members["_rankingScoreDetails"] = scores.score_details(
             hit.details,
-            scores.is_separated(settings.ranking_rules),
+            is_attribute_split(settings.ranking_rules),
             lambda field: not settings.is_everything_displayed and field not in settings.displayed_attributes,
         )
     return members

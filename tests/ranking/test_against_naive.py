@@ -26,6 +26,7 @@ import pytest
 from svcd.ranking import scores
 from svcd.ranking.bucket_sort import RankingLimits
 from svcd.ranking.forward_index import ForwardIndexLoader
+from svcd.schema.ranking_rules import is_attribute_split
 from svcd.search.keyword import keyword_search
 from svcd.search.request import SearchQuery
 from tests.support.dict_reader import DictReader
@@ -109,7 +110,7 @@ def _query(chosen: random.Random, text: str, level: int, reader: DictReader) -> 
 
 def _ours(reader: DictReader, query: SearchQuery) -> Any:
     found = keyword_search(reader, query, RankingLimits(1000), lambda: False).ranking
-    is_separated = scores.is_separated(reader.settings.ranking_rules)
+    is_separated = is_attribute_split(reader.settings.ranking_rules)
     hits = [
         (hit.docid, scores.score(hit.details), scores.score_details(hit.details, is_separated, lambda field: False))
         for hit in found.hits
