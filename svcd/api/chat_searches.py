@@ -2,7 +2,7 @@
 
 A request needs the action `chatCompletions` to begin a turn, and `search` for each search of it. The filter of a tenant token is
 joined to those of the model. Rules with pinned results, other instances, personalization and joined documents play no part
-(docs/chats.md#what-the-model-may-search).
+(docs/chats.md#rights-of-the-model).
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places pinned hits among those that ranking found (docs/search-rules.md#places). Pure functions, for hits of any kind.
+"""Places pinned hits among those that ranking found (docs/search-rules.md#positions). Pure functions, for hits of any kind.
 
 A pin is (the position that its rule asks for, hit). The hits of one query are placed as their rules name them; what a search
 shows is placed again, by position, when the hits of all its queries are merged.
