@@ -29,8 +29,8 @@ of a TOML file (`db_path`). The command line overrides the environment, and the 
 value svcd does not start, and prints one line that says where and why.
 
 Empty variables are ignored (compose files set them). The log names each `SVC_*` variable that has no effect, and each option that
-svcd accepts only so that existing set-ups start (the last ones of the table). svcd does not read `MEILI_*` variables: the log names
-each, and svcd refuses to start with `MEILI_MASTER_KEY` and without a master key of its own.
+svcd accepts only so that existing set-ups start (the last ones of the table). svcd does not read `MEILI_*` variables: the log
+names each, and svcd refuses to start with `MEILI_MASTER_KEY` and without a master key of its own.
 
 """
 # A page takes a marked part of another page: a figure is written once.
