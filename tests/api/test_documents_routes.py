@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -229,8 +230,10 @@ def test_an_upload_becomes_a_task_with_its_payload(client, instance, method, mea
     task = instance.queue.task(got.value["taskUid"], with_content=True)
     assert (task.kind, task.index_uid) == ("documentAdditionOrUpdate", "films")
     assert task.details == {"receivedDocuments": 1, "indexedDocuments": None}
-    assert task.content == {"method": meaning, "primaryKey": "id", "mayCreate": False, "mayCreateIndex": True}
-    assert (instance.queue.payload_folder / task.payload).read_text() == '{"id":"1","b":"2"}\n'
+    stored = '{"id":"1","b":"2"}\n'
+    assert task.content == {"method": meaning, "primaryKey": "id", "mayCreate": False, "mayCreateIndex": True,
+                            "checksum": crc32(stored.encode())}
+    assert (instance.queue.payload_folder / task.payload).read_text() == stored
 
 
 @pytest.mark.parametrize(
