@@ -302,11 +302,25 @@ def outcome_of(folder: Folder, name: str, damage: Damage, chance: random.Random)
     if any(fault.startswith("TRACEBACK") for fault in said):
         note("TRACEBACK", said[-1])
     if not said and "wrong answer" in outcomes:
-        # A log that ends sooner is an earlier state of the queue; only an index that is ahead of it tells.
-        note("earlier state" if name == "instance.sqlite-wal" and damage is the_end else "UNNOTICED")
+        is_earlier = name == "instance.sqlite-wal" and is_earlier_state(folder, name, before, bytes(content), found)
+        note("earlier state" if is_earlier else "UNNOTICED")
     if said:
         outcomes.add("found by verify")
     return outcomes or {"no effect"}, "; ".join(details)
+
+
+def is_earlier_state(folder: Folder, name: str, before: bytes, after: bytes, found: Asked) -> bool:
+    """Return whether the answers are those of the log cut off where the damage begins.
+
+    A log whose last frames are destroyed looks like a log that a crash cut off: it is an earlier state of the queue. Only an index
+    that is ahead of the queue, or a later frame of the same log, tells the two apart.
+    """
+    start = next((at for at, (old, new) in enumerate(zip(before, after)) if old != new), len(after))
+    copy = folder.work / "cut"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(folder.path, copy)
+    (copy / folder.file(name).relative_to(folder.path)).write_bytes(before[:start])
+    return asked(copy).answers == found.answers
 
 
 def damaged_start(refusal: Exception, folder: Path) -> bool:
