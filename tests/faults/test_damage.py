@@ -282,8 +282,8 @@ def outcome_of(folder: Folder, name: str, damage: Damage, chance: random.Random)
             note("wrong answer", (request, value))
         elif code in CODES or name.startswith("instance") and code:
             note("documented error", code)
-        else:
-            note("INTERNAL", (request, status, value))
+        else:  # settings that are lost make a sound request wrong
+            note("INTERNAL" if code in (None, "internal") else "wrong answer", (request, status, value))
     if found.task is not None and found.task not in CODES:
         note("BAD TASK" if "instance" not in name else "task not run", found.task)
     elif found.task:
