@@ -1,4 +1,4 @@
-"""The rules `attributeRank` and `wordPosition`: in which field and at which position a document has the words.
+"""The rules `attributeRank` and `wordPosition`: rank documents by the field and by the position of the query words.
 
 Costs: docs/ranking.md#attribute-rank and docs/ranking.md#word-position.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from functools import lru_cache
-from typing import Generic, Iterator, Mapping, Sequence, TypeVar
+from typing import Generic, Iterable, Iterator, Sequence, TypeVar
 
 from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.base.positions import FIELD_SHIFT, POSITION, bucketed_position
@@ -24,16 +24,16 @@ from svcd.schema.ranking_rules import ATTRIBUTE_RANK, WORD_POSITION
 # A field or a bucketed position.
 Place = TypeVar("Place", str, int)
 
-# Up to so many words are looked up in any case; of more only those that some candidate has.
+# Conditions look up each word of a list of up to _FEW_WORDS; of a longer list only the words that some candidate contains.
 _FEW_WORDS = 3
-# Positions whose cost is kept, for each start and width of a node; further ones are rare.
+# Number of positions whose cost is cached, for each start and width of a node; higher positions are rare.
 _CACHED_POSITIONS = 4096
-# The weight of a field that is not searched: higher than any list of fields is long.
+# The weight of a field that is not searched; higher than the weight of any searchable field.
 _NO_WEIGHT = 1 << 32
 
 
 class AttributeRank(ForwardIndexRule):
-    """Documents by the best fields that hold the words: a word costs the weight of the field."""
+    """Rank documents by the best fields that contain the words: each word costs the weight of its field."""
 
     name = ATTRIBUTE_RANK
     READ_LIMIT = READ_FOR_FIELDS
@@ -41,33 +41,44 @@ class AttributeRank(ForwardIndexRule):
     def __init__(self, context: RankingContext) -> None:
         super().__init__(context)
         self._searchable = context.postings.reader.settings.searchable
-        # Then each document of a subset has it in some field, and all fields cost the same.
+        # True when every field is searched at the same cost: each document that matches a subset then costs 0.
         self._is_even = self._searchable.is_everything and context.postings.is_unrestricted
         self._weights = _Weights(self._searchable, context.postings)
 
     def read_batch(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
-        """The candidates with their words, if they are few, unless all fields cost the same."""
+        """Return the candidates with their words if they are few; None if all fields cost the same."""
         return None if self._is_even else super().read_batch(graph, candidates)
 
     def max_cost(self, left: QueryNode | None, right: QueryNode) -> int:
-        """The highest weight of the setting, also where no field has it."""
+        """Return the highest weight of the setting, even if no field of the index has it."""
         return self._searchable.heaviest * right.width
 
     def edges(self, node: QueryNode) -> list[Edge]:
-        """One edge for each weight."""
+        """Return one edge for each weight."""
         subset, width = node.subset, node.width
-        words = self.terms.words(subset)  # derives the term in any case: highlighting shows it
+        words = self.terms.words(subset)  # always derives the term: highlighting shows the derivations
         if self._is_even:
             return [Edge(0, self.context.matches(subset), node)]
-        edges = [
-            Edge(weight * width, self.context.condition(_InFields, subset, tuple(fields)), node)
-            for weight, fields in self._by_weight(self._fields(subset, words)).items()
-        ]
-        # An edge that no document can take makes the highest weight count for the maximum where no field has it.
+        postings, phrases = self.context.postings, self.terms.phrases(subset)
+        fields: Iterable[str]
+        if subset.whole_prefix is None and len(words) + len(phrases) <= _FEW_WORDS:
+            # For few words only the fields that contain one of them are tried.
+            representatives = [*words, *(word for word in map(first_word, phrases) if word is not None)]
+            fields = dict.fromkeys(field for word in representatives for field in postings.fields_of(word))
+        else:
+            fields = filter(postings.looks_into, postings.reader.terms.indexed_fields())
+        fields_by_weight: dict[int, list[str]] = {}
+        for field in fields:
+            weight = self._searchable.weight(field)
+            if weight is not None:
+                fields_by_weight.setdefault(weight, []).append(field)
+        edges = [Edge(weight * width, self.context.condition(_InFields, subset, tuple(weighted)), node)
+                 for weight, weighted in fields_by_weight.items()]
+        # The highest weight counts for the maximum cost even if no field has it, so an edge without documents carries it.
         return [*edges, Edge(self._searchable.heaviest * width, KnownDocids(EMPTY), node)]
 
     def batch_edges(self, batch: CandidateBatch, node: QueryNode, documents: LocalBitset) -> list[WeightedEdge]:
-        """One edge for each weight that is the lowest in some document."""
+        """Return one edge for each weight that is the lowest of some document."""
         if self._is_even:
             return [WeightedEdge(0, documents & batch.local(self.terms.docids(node.subset)), node)]
         occurrences = self.context.term_positions(node.subset)
@@ -82,26 +93,9 @@ class AttributeRank(ForwardIndexRule):
                 costs[weight * width] = costs.get(weight * width, 0) | alone
         return edges_by_cost(costs, node)
 
-    def _by_weight(self, fields: Sequence[str]) -> Mapping[int, list[str]]:
-        weights: dict[int, list[str]] = {}
-        for field in fields:
-            weight = self._searchable.weight(field)
-            if weight is not None:
-                weights.setdefault(weight, []).append(field)
-        return weights
-
-    def _fields(self, subset: Subset, words: Sequence[str]) -> list[str]:
-        """The fields looked into; for a subset of few words only those that hold one of them."""
-        postings = self.context.postings
-        phrases = self.terms.phrases(subset)
-        if subset.whole_prefix is None and len(words) + len(phrases) <= _FEW_WORDS:
-            standing = [*words, *(word for word in map(first_word, phrases) if word is not None)]
-            return list(dict.fromkeys(field for word in standing for field in postings.fields_of(word)))
-        return [field for field in postings.reader.terms.indexed_fields() if postings.looks_into(field)]
-
 
 class _Weights(dict[str, int]):
-    """Field -> its weight in this search, _NO_WEIGHT where it is not looked into."""
+    """Map a field to its weight in this search; _NO_WEIGHT for a field that the search does not use."""
 
     def __init__(self, searchable: Searchable, postings: Postings) -> None:
         super().__init__()
@@ -115,7 +109,7 @@ class _Weights(dict[str, int]):
 
 
 class _AtPlaces(ABC, Generic[Place]):
-    """The condition to have a subset at one of some places: fields, or bucketed positions."""
+    """Condition: the document matches a subset at one of the given places, which are fields or bucketed positions."""
 
     def __init__(self, terms: Terms, subset: Subset, places: tuple[Place, ...]) -> None:
         self._terms = terms
@@ -123,9 +117,12 @@ class _AtPlaces(ABC, Generic[Place]):
         self._places: tuple[Place, ...] = places
 
     def docids(self, candidates: DocIds) -> DocIds:
-        """The documents that meet it; right for the candidates."""
+        """Return the documents that meet the condition; exact for the candidates."""
         terms, subset = self._terms, self._subset
-        words, phrases = _words_of_candidates(terms, subset, candidates), terms.phrases(subset)
+        words, phrases = terms.words_beside_prefix(subset), terms.phrases(subset)
+        if len(words) > _FEW_WORDS:
+            word_docids = terms.postings.reader.terms.word_docids
+            words = [word for word in words if word_docids(word).intersect(candidates)]
         found: list[DocIds] = []
         for place in self._places:
             found += self._at(place, words, subset.whole_prefix, phrases)
@@ -133,7 +130,7 @@ class _AtPlaces(ABC, Generic[Place]):
 
     @abstractmethod
     def _at(self, place: Place, words: Sequence[str], prefix: str | None, phrases: Sequence[Phrase]) -> Iterator[DocIds]:
-        """The documents with one of the words, the prefix or a phrase of the subset at a place; a set for each of them."""
+        """Yield the documents with each of the words, the prefix and the phrases of the subset at a place."""
 
 
 class _InFields(_AtPlaces[str]):
@@ -148,29 +145,29 @@ class _InFields(_AtPlaces[str]):
 
 
 class WordPosition(ForwardIndexRule):
-    """Documents by how near the words stand to their places in the query, in any field."""
+    """Rank documents by the distance between the position of each word in the query and in any field."""
 
     name = WORD_POSITION
     READ_LIMIT = READ_FOR_POSITIONS
-    # A distance up to REACHES[c] costs c, any further one FARTHEST.
+    # A distance up to REACHES[c] costs c; a longer one costs FARTHEST.
     REACHES = (0, 1, 4, 7, 11, 16, 24, 64, 256, 1024)
     FARTHEST = len(REACHES)
     # All bucketed positions.
     POSITIONS = (*range(16), 24, *(2**power for power in range(5, 16)), 2**16 - 1)
 
     def max_cost(self, left: QueryNode | None, right: QueryNode) -> int:
-        """The cost of the furthest position."""
+        """Return the cost of the farthest position."""
         return self.FARTHEST * right.width
 
     def edges(self, node: QueryNode) -> list[Edge]:
-        """One edge for each cost a position can have; which of them the index has is asked when an edge is tried."""
-        self.terms.words(node.subset)  # derives the term in any case: highlighting shows it
+        """Return one edge for each possible cost of a position. Trying an edge looks up whether the index has the positions."""
+        self.terms.words(node.subset)  # always derives the term: highlighting shows the derivations
         condition = self.context.condition
         return [Edge(cost, condition(_AtPositions, node.subset, positions), node)
                 for cost, positions in _positions_by_cost(node.start, node.width)]
 
     def batch_edges(self, batch: CandidateBatch, node: QueryNode, documents: LocalBitset) -> list[WeightedEdge]:
-        """One edge for each cost that is the lowest in some document."""
+        """Return one edge for each cost that is the lowest of some document."""
         occurrences = self.context.term_positions(node.subset)
         cost_at = _costs_of(node.start, node.width)
         costs: dict[int, LocalBitset] = {}
@@ -186,14 +183,14 @@ class WordPosition(ForwardIndexRule):
 
 
 def _cost(position: int, start: int, width: int) -> int:
-    """The cost of a position for all words of a node together."""
+    """Return the cost of a position, summed over all words of a node."""
     distance = abs(position - start)
     return sum([bisect_left(WordPosition.REACHES, distance + offset) for offset in range(width)])
 
 
 @lru_cache(maxsize=64)
 def _positions_by_cost(start: int, width: int) -> list[tuple[int, tuple[int, ...]]]:
-    """(cost, the bucketed positions that have it) for a node at a place of the query, cheapest first."""
+    """Return (cost, bucketed positions with this cost) for a node at a position of the query, cheapest first."""
     found: dict[int, list[int]] = {WordPosition.FARTHEST * width: []}
     for position in WordPosition.POSITIONS:
         found.setdefault(_cost(position, start, width), []).append(position)
@@ -201,7 +198,7 @@ def _positions_by_cost(start: int, width: int) -> list[tuple[int, tuple[int, ...
 
 
 class _Costs(dict[int, int]):
-    """Position in a document -> its cost for a node at a start, of a width."""
+    """Map a position in a document to its cost for a node with this start and width."""
 
     def __init__(self, start: int, width: int) -> None:
         super().__init__()
@@ -217,7 +214,7 @@ class _Costs(dict[int, int]):
 
 @lru_cache(maxsize=64)
 def _costs_of(start: int, width: int) -> _Costs:
-    """Depends on nothing but the place of a node in the query, so it is kept for all searches."""
+    """Return the costs for a node; cached across searches, because they depend only on its position in the query."""
     return _Costs(start, width)
 
 
@@ -233,12 +230,3 @@ class _AtPositions(_AtPlaces[int]):
             first = first_word(phrase)
             if first is not None and (with_phrase := postings.phrase(phrase)):
                 yield with_phrase & terms.word_position_docids(first, position)
-
-
-def _words_of_candidates(terms: Terms, subset: Subset, candidates: DocIds) -> list[str]:
-    """The single words of a subset beside its prefix; of long lists only those that some candidate has."""
-    words = terms.words_beside_prefix(subset)
-    if len(words) <= _FEW_WORDS:
-        return words
-    word_docids = terms.postings.reader.terms.word_docids
-    return [word for word in words if word_docids(word).intersect(candidates)]

@@ -1,12 +1,12 @@
-"""The ranking of a search: which rules run (docs/ranking.md#rules), and the loop that runs them.
+"""Bucket sort: choose the ranking rules of a search (docs/ranking.md#rules) and run them.
 
-Bucket sort splits the universe by the first rule, each bucket by the second one, and so on until there are enough hits
-(docs/ranking.md#bucket-sort). No other module knows how many hits are wanted.
+The first rule splits the universe into buckets, the second rule splits each bucket, and so on until the search has enough
+hits (docs/ranking.md#bucket-sort). No other module knows how many hits are requested.
 """
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Callable, Iterable, Iterator, NamedTuple, Sequence
+from typing import Callable, Iterable, NamedTuple, Sequence
 
 from svcd.base.docids import EMPTY, DocIds, first
 from svcd.query.graph import Graph, MatchingStrategy
@@ -15,7 +15,7 @@ from svcd.ranking.distinct import Distinct
 from svcd.ranking.exactness import ExactAttribute, ExactWords
 from svcd.ranking.forward_index import CandidateBatch
 from svcd.ranking.proximity import Proximity
-from svcd.ranking.rule import Bucket, Documents, RankingContext, Rule
+from svcd.ranking.rule import Documents, RankingContext, Rule
 from svcd.ranking.scores import Detail, Skipped, score
 from svcd.ranking.sort import GeoSort, Sort, parse_rule
 from svcd.ranking.typo import Typo
@@ -24,7 +24,7 @@ from svcd.schema.ranking_rules import (
     ATTRIBUTE, ATTRIBUTE_RANK, EXACTNESS, PROXIMITY, RULE_NAMES, SORT, TYPO, WORD_POSITION, WORDS,
 )
 
-# Entry of `rankingRules` -> the rules that it stands for.
+# Entry of `rankingRules` -> its rules.
 _RULES: dict[str, Sequence[Callable[[RankingContext], Rule]]] = {
     WORDS: (),  # `chain` adds it before the first rule about words
     TYPO: (Typo,),
@@ -39,11 +39,11 @@ _RULES: dict[str, Sequence[Callable[[RankingContext], Rule]]] = {
 def chain(
     context: RankingContext, ranking_rules: Iterable[str], sort: Sequence[str], has_terms: bool, vector_sort: Rule | None = None
 ) -> list[Rule]:
-    """The rules of one search.
+    """Return the rules of one search, in order.
 
-    ranking_rules: the setting. sort: of the request, as parse_rule takes them. has_terms: False for a placeholder search,
-    of which only the rules that sort are left. vector_sort: takes the place of the first rule about words, and the others are
-    left out.
+    ranking_rules: the setting. sort: the expressions of the request, in the syntax of parse_rule(). has_terms: False for a
+    placeholder search, which runs only rules that sort. vector_sort: replaces the first rule about words; the other rules
+    about words are omitted.
     """
     rules: list[Rule] = []
     seen: set[str] = set()
@@ -61,7 +61,7 @@ def chain(
                 rules.append(vector_sort)
             if vector_sort is not None or not has_terms:
                 continue
-            # Dropped words weigh more than anything else about words, so `words` comes before the first such rule.
+            # A dropped word outweighs every other difference in words, so `words` precedes the first rule about words.
             if WORDS not in seen:
                 seen.add(WORDS)
                 if context.strategy is not MatchingStrategy.ALL:
@@ -86,7 +86,7 @@ Details = tuple[Detail, ...]
 
 
 class Hit(NamedTuple):
-    """A document with what each rule said of it, in the order of the rules."""
+    """A document with the detail of each rule, in the order of the rules."""
 
     docid: int
     details: Details
@@ -94,12 +94,12 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankingLimits:
-    """How much of the ranking is asked for.
+    """Limits of one ranking.
 
-    hits: how many at most. threshold: documents of a lower score are left out and not counted.
-    to_the_end: rank everything even when there are hits enough, so that the count is exact.
-    order_alone: nothing shows the details of hits, so they may stop early.
-    exact_total: with `distinct`, count no document that shares a value with another.
+    hits: maximum number of hits. threshold: omit documents with a lower score, and do not count them.
+    to_the_end: rank all documents, even after enough hits, for an exact count.
+    order_alone: nobody reads the details of the hits, so ranking stops once the order is known.
+    exact_total: with `distinct`, count one document for each value.
     """
 
     hits: int
@@ -111,7 +111,7 @@ class RankingLimits:
 
 @dataclass(slots=True)
 class Ranking:
-    """The best documents, and the set over which hits are counted."""
+    """The best documents, and the set of documents that count as hits."""
 
     counted: DocIds
     hits: list[Hit] = field(default_factory=list)
@@ -121,10 +121,10 @@ def rank(
     rules: Sequence[Rule], graph: Graph, universe: DocIds, limits: RankingLimits, expired: Callable[[], bool],
     distinct: Distinct | None = None,
 ) -> Ranking:
-    """The best documents of the universe, by the first rule, then the second one within its buckets...
+    """Return the best documents of the universe: ordered by the first rule, within its buckets by the second rule, and so on.
 
-    Equal documents come by docid. expired: has the cutoff passed? Asked before each bucket. distinct: the field of which
-    no two hits may share a value.
+    Equal documents are ordered by docid. expired: returns whether the cutoff has passed; called before each bucket.
+    distinct: the field in which no two hits share a value.
     """
     return _BucketSort(rules, limits, expired, distinct, universe).sort(graph)
 
@@ -136,7 +136,7 @@ class _BucketSort:
     ) -> None:
         self._rules = rules
         self._limits = limits
-        # Ranking ends with so many hits; None to rank to the end.
+        # Ranking ends after this number of hits; None to rank all documents.
         self._enough = None if limits.to_the_end else limits.hits
         self._expired = expired
         self._distinct = distinct
@@ -147,7 +147,7 @@ class _BucketSort:
         ranking, universe = self._ranking, self._ranking.counted
         self._descend(0, lambda: graph, universe, ())
         if self._distinct is not None and self._limits.exact_total:
-            # Without rules the hits are the first of the walk that counts all groups.
+            # Without rules the hits are the first documents of the walk that counts all groups.
             ranking.counted = self._distinct.groups(ranking.counted if self._rules else universe)
         return ranking
 
@@ -155,15 +155,19 @@ class _BucketSort:
         self, level: int, graph: Callable[[], Graph], universe: Documents, details: Details,
         batch: CandidateBatch | None = None
     ) -> None:
-        """Split the universe by the rules from `level` on. batch: the universe is a set of its documents, as it numbers
-        them."""
-        # Nothing can order a single document.
+        """Split the universe by the rules from `level` on.
+
+        batch: None, or the batch whose numbering the universe uses.
+        """
+        # A single document needs no order.
         if level == len(self._rules) or (self._limits.order_alone
                                          and (len(universe) if batch is None else universe.bit_count()) < 2):
             self._deliver(universe, details, batch)
             return
-        rule, hits, threshold = self._rules[level], self._ranking.hits, self._limits.threshold
-        batch, universe, buckets = _start(rule, graph(), universe, batch)
+        rule, hits, threshold, query = self._rules[level], self._ranking.hits, self._limits.threshold, graph()
+        if batch is None and (batch := rule.read_batch(query, universe)) is not None:
+            universe = batch.all_documents
+        buckets = rule.buckets(query, universe) if batch is None else rule.batch_buckets(batch, query, universe)
         while universe and (self._enough is None or len(hits) < self._enough):
             if not rule.is_ready and self._expired():
                 self._deliver(universe, (*details, Skipped()), batch)
@@ -177,7 +181,7 @@ class _BucketSort:
                 if not docids:
                     continue
             bucket_details = (*details, bucket.detail)
-            # Further rules can only lower a score, and later buckets have lower ones.
+            # Further rules only lower the score, and later buckets have lower scores.
             if threshold is not None and score(bucket_details) < threshold:
                 self._ranking.counted -= universe if batch is None else batch.docids(universe)
                 return
@@ -187,36 +191,20 @@ class _BucketSort:
                 universe = universe - self._excluded if batch is None else universe & ~batch.local(self._excluded)
 
     def _deliver(self, universe: Documents, details: Details, batch: CandidateBatch | None) -> None:
-        """Add the documents of a finished bucket to the hits."""
-        hits = self._ranking.hits
+        """Add the documents of a finished bucket to the hits.
+
+        With `distinct`, the other documents with a value of a kept document leave all universes and the count.
+        """
+        ranking, hits = self._ranking, self._ranking.hits
         left = max(self._limits.hits - len(hits), 0)
         if self._distinct is not None:
-            universe, batch = self._first_of_each(universe if batch is None else batch.docids(universe)), None
+            bucket = universe if batch is None else batch.docids(universe)
+            # A search with rules walks the whole bucket, even if it needs few hits; a search without rules stops early.
+            kept, values = self._distinct.first(bucket, None if self._rules else self._limits.hits)
+            others = ranking.counted - (bucket if self._rules else kept)
+            excluded = self._distinct.sharing(values, others)
+            self._excluded |= excluded
+            ranking.counted = (others - excluded) | kept
+            universe, batch = kept, None
         for docid in first(universe, left) if batch is None else batch.ordered_docids(universe)[:left]:
             hits.append(Hit(docid, details))
-
-    def _first_of_each(self, bucket: DocIds) -> DocIds:
-        """The documents of a bucket that `distinct` keeps; those it excludes leave all universes and the count.
-
-        The whole bucket is walked, however few hits are wanted, but not that of a search without rules.
-        """
-        assert self._distinct is not None
-        kept, values = self._distinct.first(bucket, None if self._rules else self._limits.hits)
-        ranking = self._ranking
-        others = ranking.counted - (bucket if self._rules else kept)
-        excluded = self._distinct.sharing(values, others)
-        self._excluded |= excluded
-        ranking.counted = (others - excluded) | kept
-        return kept
-
-
-def _start(
-    rule: Rule, graph: Graph, universe: Documents, batch: CandidateBatch | None
-) -> tuple[CandidateBatch | None, Documents, Iterator[Bucket]]:
-    """The buckets of a rule; also the batch, and the universe as it numbers it, if the documents have been read."""
-    if batch is None:
-        batch = rule.read_batch(graph, universe)
-        if batch is None:
-            return None, universe, rule.buckets(graph, universe)
-        universe = batch.all_documents
-    return batch, universe, rule.batch_buckets(batch, graph, universe)

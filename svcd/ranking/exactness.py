@@ -1,7 +1,8 @@
-"""The two rules of `exactness`: fields equal to the query, and words exactly as typed (docs/ranking.md#exactness)."""
+"""The two rules of `exactness`: fields equal to the query, and words as typed (docs/ranking.md#exactness)."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 from svcd.base.docids import EMPTY, DocIds
 from svcd.base.positions import FIELD_SHIFT, POSITION, bucketed_position
@@ -14,27 +15,42 @@ from svcd.ranking.path_search import Edge
 from svcd.ranking.rule import Bucket, Documents, GraphRule, InvertedIndexRule, RankingContext
 from svcd.ranking.scores import EXACT_ATTRIBUTE, EXACT_MATCH, EXACT_WORDS, MATCHES_START, NO_EXACT_MATCH, Ranked
 
-COUNTED_WORDS = 30  # the index does not count further; longer fields are never the query
+COUNTED_WORDS = 30  # the highest word count in the index; a longer field never equals the query
 
-# The words of the query as typed, each with its bucketed position.
+# The words of the query as typed, with their bucketed positions.
 _Placed = list[tuple[str, int]]
 
 
 class ExactAttribute(InvertedIndexRule):
-    """Documents with a field that is the query, or starts with it; keeps the graph as it is."""
+    """Rank documents by whether a field equals the query or starts with it. The graph stays unchanged."""
 
     def __init__(self, context: RankingContext) -> None:
         self._postings = context.postings
         self._searchable = context.postings.reader.settings.searchable
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
-        """At most three of them."""
+        """Return up to three buckets."""
         placed, length = _placed_words(graph)
-        exact, starting = self._split(placed, length, candidates) if placed else (EMPTY, EMPTY)
+        postings, terms = self._postings, self._postings.reader.terms
+        matches = candidates if placed else EMPTY
+        for word, _ in placed:
+            matches &= postings.original(word)
+        # Look up positions only if some document contains all words.
+        for word, bucketed in placed if matches else ():
+            matches &= terms.word_position_docids(word, bucketed)
+        exact = starting = EMPTY
+        for field in terms.indexed_fields() if matches else ():
+            docids = matches if field in self._searchable else EMPTY
+            for word, _ in placed if docids else ():
+                docids &= postings.in_field(word, field)
+            if docids:
+                of_length = terms.field_count_docids(field, length) if length <= COUNTED_WORDS else EMPTY
+                exact |= docids & of_length
+                starting |= docids - of_length
         return _three_buckets(graph, (exact, starting - exact, candidates - exact - starting))
 
     def batch_buckets(self, batch: CandidateBatch, graph: Graph, documents: LocalBitset) -> Iterator[Bucket]:
-        """The same, found in the words of the documents."""
+        """Return the same buckets, computed from the words of the documents."""
         if self._postings.is_restricted:
             return super().batch_buckets(batch, graph, documents)
         placed, length = _placed_words(graph)
@@ -48,7 +64,7 @@ class ExactAttribute(InvertedIndexRule):
         return _three_buckets(graph, (exact, starting, documents & ~exact & ~starting))
 
     def _lengths_of_matches(self, document: DocumentWords, placed: _Placed) -> set[int]:
-        """How many words the fields have that hold all words, if each word is at its position of any field."""
+        """Return the lengths, in words, of the fields with all words; empty unless each word is at its position of some field."""
         fields = set(range(len(document.fields)))
         for word, bucketed in placed:
             occurrences = document.occurrences(word)
@@ -57,42 +73,30 @@ class ExactAttribute(InvertedIndexRule):
             fields &= {occurrence >> FIELD_SHIFT for occurrence in occurrences}
         return {document.length(field) for field in fields if document.fields[field] in self._searchable}
 
-    def _split(self, placed: _Placed, length: int, candidates: DocIds) -> tuple[DocIds, DocIds]:
-        """The documents with a field that is the query, and those with one that starts with it."""
-        for word, _ in placed:
-            candidates &= self._postings.original(word)
-        # Positions are asked for only where all words are, which may be nowhere.
-        for word, bucketed in placed if candidates else ():
-            candidates &= self._postings.reader.terms.word_position_docids(word, bucketed)
-        return self._by_field([word for word, _ in placed], length, candidates) if candidates else (EMPTY, EMPTY)
-
-    def _by_field(self, words: Sequence[str], length: int, candidates: DocIds) -> tuple[DocIds, DocIds]:
-        terms = self._postings.reader.terms
-        exact = starting = EMPTY
-        for field in terms.indexed_fields():
-            docids = candidates if field in self._searchable else EMPTY
-            for word in words if docids else ():
-                docids &= self._postings.in_field(word, field)
-            if docids:
-                of_length = terms.field_count_docids(field, length) if length <= COUNTED_WORDS else EMPTY
-                exact |= docids & of_length
-                starting |= docids - of_length
-        return exact, starting
-
 
 def _three_buckets(graph: Graph, parts: Sequence[Documents]) -> Iterator[Bucket]:
-    """parts: the documents with an exact match, those with a match at the start, all others."""
+    """Yield the buckets that are not empty. parts: documents with an exact match, with a match at the start, all others."""
     for rank, docids in zip((EXACT_MATCH, MATCHES_START, NO_EXACT_MATCH), parts):
         if docids:
             yield Bucket(docids, Ranked(EXACT_ATTRIBUTE, rank, EXACT_MATCH), lambda: graph)
 
 
 def _placed_words(graph: Graph) -> tuple[_Placed, int]:
-    """The words of the exact terms at their positions, none if a term is missing; and how many positions they take."""
-    exact_nodes = _exact_nodes(graph)
+    """Return the words of the exact terms with their positions, and the number of positions that they take.
+
+    Empty if a query word lacks an exact term, unless only the last word lacks it (quirk).
+    """
+    exact_nodes: dict[int, tuple[QueryNode, Phrase]] = {}  # by the first query word
+    for _, node in graph.term_nodes():
+        exact_phrase = node.subset.exact_phrase
+        if exact_phrase is not None:
+            exact_nodes.setdefault(node.first, (node, exact_phrase))
     placed: _Placed = []
-    length = 0
-    for node, phrase in exact_nodes:
+    length = expected = 0
+    for first, (node, phrase) in sorted(exact_nodes.items(), key=itemgetter(0)):
+        if first != expected:
+            return [], 0
+        expected = node.last + 1
         length += node.end - node.start + 1
         for offset, word in enumerate(phrase):
             if word is not None:
@@ -100,47 +104,25 @@ def _placed_words(graph: Graph) -> tuple[_Placed, int]:
     return placed, length
 
 
-def _exact_nodes(graph: Graph) -> list[tuple[QueryNode, Phrase]]:
-    """The nodes that have an exact term, one for each word of the query from the first one on; none if one is missing.
-
-    That the last one is missing goes unnoticed (quirk).
-    """
-    found: dict[int, tuple[QueryNode, Phrase]] = {}
-    for _, node in graph.term_nodes():
-        phrase = node.subset.exact_phrase
-        if phrase is not None:
-            found.setdefault(node.first, (node, phrase))
-    exact_nodes = [found[first] for first in sorted(found)]
-    expected = 0
-    for node, _ in exact_nodes:
-        if node.first != expected:
-            return []
-        expected = node.last + 1
-    return exact_nodes
-
-
 class ExactWords(GraphRule):
-    """Documents by how many words they have as typed; narrows these words to themselves.
+    """Rank documents by the number of words that they contain as typed; narrow the subsets of these words to the exact word.
 
-    A word as typed costs 0, any other as many as the query words it covers.
+    A word as typed costs 0; any other form costs the number of query words that it covers.
     """
 
     name = EXACT_WORDS
 
     def edges(self, node: QueryNode) -> list[Edge]:
-        """As typed, if the term has an exact form, and in any form."""
+        """Return an edge for any form of the term and, if the term has an exact form, an edge for it."""
         any_form = Edge(node.width, self.context.matches(node.subset), node)
         if node.subset.exact_phrase is None:
             return [any_form]
-        return [Edge(0, self.context.condition(_AsTyped, node.subset), _as_typed(node)), any_form]
-
-
-def _as_typed(node: QueryNode) -> QueryNode:
-    return node._replace(subset=Subset(node.subset.term, EXACT, False, False, True))
+        narrowed = node._replace(subset=Subset(node.subset.term, EXACT, False, False, True))
+        return [Edge(0, self.context.condition(_AsTyped, node.subset), narrowed), any_form]
 
 
 class _AsTyped:
-    """The condition to have a term as typed."""
+    """Condition: the document contains a term as typed."""
 
     def __init__(self, terms: Terms, subset: Subset) -> None:
         self._terms = terms

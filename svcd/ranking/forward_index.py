@@ -1,8 +1,8 @@
-"""The words of a few documents, read from the forward index: what rules look at when hardly any candidates are left.
+"""The words of a few documents, read from the forward index. Rules use them when few candidates are left.
 
-Reading some dozens of documents is cheaper than asking the inverted index for every position of every word in all
-documents; docs/ranking.md#two-ways-to-evaluate-a-rule has the figures. For these documents the answers equal those of the
-inverted index; the tests compare them.
+Reading some dozens of documents is cheaper than looking up every position of every word in the inverted index;
+docs/ranking.md#two-ways-to-evaluate-a-rule has the figures. For these documents both indexes give the same results; the
+tests compare them.
 """
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from svcd.query.postings import Postings, first_word
 from svcd.query.reader import DocumentWords
 from svcd.query.terms import Subset, Terms
 
-# Up to so many documents are read for one rule; with more it is quicker to ask the inverted index. Measured on 36,000
-# films of 90 words; fields are the quickest to ask for, positions the slowest.
+# The largest number of documents to read for one rule; for more the inverted index is faster. Measured on 36,000 films of
+# 90 words. In the inverted index, fields are the fastest to look up and positions the slowest.
 READ_FOR_FIELDS = 16
 READ_FOR_POSITIONS = 32
 READ_FOR_PAIRS = 128
-# Words further apart than this are not near.
+# The largest distance at which words are near.
 NEAR = 3
 
-# A set of the documents of one batch: bit n stands for the n-th of them.
+# A set of documents of one batch; bit n is the n-th document.
 LocalBitset = int
 
-# Up to so many pairs of occurrences are compared one by one, which is quicker than as sets.
+# Up to _FEW_PAIRS pairs of occurrences are compared one by one, which is faster than comparing sets.
 _FEW_PAIRS = 8
 
 
 class CandidateBatch:
-    """Some documents with their words, by docid. Sets of them are small integers, whatever their docids are."""
+    """Some documents with their words, ordered by docid. Sets of them are small integers, even for large docids."""
 
     __slots__ = ("documents", "all_documents", "_docids")
 
@@ -39,7 +39,7 @@ class CandidateBatch:
         self._docids = docids
 
     def local(self, docids: DocIds) -> LocalBitset:
-        """Those of the batch that are in a set of docids."""
+        """Return the documents of the batch that are in a set of docids."""
         common = docids & self._docids
         if common == self._docids:
             return self.all_documents
@@ -51,15 +51,15 @@ class CandidateBatch:
         return documents
 
     def docids(self, documents: LocalBitset) -> DocIds:
-        """The set of docids of some of the batch."""
+        """Return the set of docids of some documents of the batch."""
         return self._docids if documents == self.all_documents else DocIds(self.ordered_docids(documents))
 
     def ordered_docids(self, documents: LocalBitset) -> list[int]:
-        """The docids of some of the batch, ascending."""
+        """Return the docids of some documents of the batch, ascending."""
         return [document.docid for _, document in self.each(documents)]
 
     def each(self, documents: LocalBitset) -> list[tuple[LocalBitset, DocumentWords]]:
-        """(the set of it alone, the document) of some of the batch, by docid."""
+        """Return (the set that contains only this document, the document) for some documents, ordered by docid."""
         found: list[tuple[LocalBitset, DocumentWords]] = []
         while documents:
             alone = documents & -documents
@@ -69,14 +69,14 @@ class CandidateBatch:
 
 
 class ForwardIndexLoader:
-    """Reads each document once for all rules of a search."""
+    """Read each document once for all rules of a search."""
 
     def __init__(self, postings: Postings) -> None:
         self._document_words = postings.reader.terms.document_words
         self._known: dict[int, DocumentWords] = {}
 
     def read(self, candidates: DocIds, limit: int) -> CandidateBatch | None:
-        """The candidates with their words; None when more than `limit` of them would have to be read for that."""
+        """Return the candidates with their words; None if this needs to read more than `limit` documents."""
         known = self._known
         if len(candidates) > limit + len(known):
             return None
@@ -91,17 +91,18 @@ class ForwardIndexLoader:
 
 
 class TermPositions(dict[DocumentWords, frozenset[int]]):
-    """Where a subset is met in documents: its occurrences by document, looked up once in each.
+    """The occurrences of a subset in documents; each document is looked up once.
 
-    Those of the single words, and of the words that stand for a phrase or belong to the cached prefix. phrase_end: the element
-    of a phrase that stands for it, 0 or -1; None for its first word. A phrase with a position gap there is not met.
+    They are the occurrences of its single words, of the words with its cached prefix, and of one word of each phrase.
+    phrase_end: the index of this word in the phrase, 0 or -1; None for its first word. A phrase with a position gap at this
+    index is skipped.
     """
 
     def __init__(self, terms: Terms, subset: Subset, phrase_end: int | None = None) -> None:
         super().__init__()
         self._words = frozenset(terms.words(subset))
         self._prefix = subset.cached_prefix
-        self._phrases: list[tuple[str, DocIds]] = []  # the word that stands for a phrase, the documents of the phrase
+        self._phrases: list[tuple[str, DocIds]] = []  # the word that represents a phrase, the documents of the phrase
         for phrase in terms.phrases(subset):
             word = first_word(phrase) if phrase_end is None else phrase[phrase_end]
             docids = terms.postings.phrase(phrase)
@@ -123,19 +124,19 @@ class TermPositions(dict[DocumentWords, frozenset[int]]):
         return found
 
     def word_occurrences(self, document: DocumentWords) -> frozenset[int]:
-        """Those of the single words, in a document that was looked at."""
+        """Return the occurrences of the single words, in a document that was looked up before."""
         return (self if self._has_words_alone else self._word_occurrences)[document]
 
 
 def smallest_distance(left: TermPositions, right: TermPositions, document: DocumentWords) -> int | None:
-    """The smallest distance (1, 2, 3) of a word of each side; wrong order is one further. None when they are not near.
+    """Return the smallest distance (1, 2, 3) between a word of each side; None if no words are near.
 
-    left, right: with their phrases represented by the last and by the first word.
+    Words in the wrong order count as one further apart. left: with phrase_end -1; right: with phrase_end 0.
     """
     lefts, rights = left[document], right[document]
     if not lefts or not rights:
         return None
-    # Phrases, and words known as a cached prefix only, are never near in the wrong order.
+    # Phrases, and words of a cached prefix that are not single words as well, are never near in the wrong order.
     left_words, right_words = left.word_occurrences(document), right.word_occurrences(document)
     are_words = lefts is left_words and rights is right_words
     if are_words and len(lefts) * len(rights) <= _FEW_PAIRS:
@@ -149,7 +150,7 @@ def smallest_distance(left: TermPositions, right: TermPositions, document: Docum
 
 
 def _smallest_distance_of_few(lefts: frozenset[int], rights: frozenset[int]) -> int | None:
-    """The same for few occurrences of single words."""
+    """As smallest_distance(), for few occurrences of single words."""
     smallest = NEAR + 1
     for left in lefts:
         for right in rights:
@@ -161,5 +162,5 @@ def _smallest_distance_of_few(lefts: frozenset[int], rights: frozenset[int]) -> 
 
 
 def _are_apart(lefts: frozenset[int], rights: frozenset[int], distance: int) -> bool:
-    """Is one of the right occurrences exactly so far after one of the left ones?"""
+    """Return whether a right occurrence is exactly `distance` positions after a left one."""
     return not rights.isdisjoint([left + distance for left in lefts])

@@ -1,13 +1,13 @@
-"""Cheapest paths through a query graph: how graph rules make buckets (docs/ranking.md#graph-rules).
+"""Cheapest paths through a query graph; graph rules turn their costs into buckets (docs/ranking.md#graph-rules).
 
 A rule puts one or more edges, each with a cost, between two nodes of the query graph:
 
     Start --- star [0 typos, cost 0] ---+--- wars [0 typos, cost 0] --- End
           \\-- star [1 typo,  cost 1] --/ \\-- wars [1 typo,  cost 1] --/
 
-The bucket of cost 1 are the documents of all paths whose edges sum up to 1. The paths that found documents make the graph
-of the next rule. Two evaluators give the same buckets and paths: PathSearch asks the inverted index what documents meet a
-condition; CheapestPaths is given which of a few documents can take each edge.
+The bucket of cost 1 contains the documents of all paths whose edges add up to 1. The paths that found documents form the
+graph of the next rule. Two evaluators return the same buckets and paths: PathSearch looks up the documents of a condition in
+the inverted index; CheapestPaths gets, for each edge, the set of documents that can take it.
 """
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Path = tuple[QueryNode, ...]
 
 
 class Condition(Protocol):
-    """What a document must meet to take an edge."""
+    """A condition that a document must meet to take an edge."""
 
     def docids(self, candidates: DocIds) -> DocIds:
-        """The documents that meet it; need only be right for the candidates."""
+        """Return the documents that meet the condition; the result only has to be exact for the candidates."""
 
 
 class Edge(NamedTuple):
     """An edge into a node, or past it.
 
-    condition: None to skip the node: every document may. node: what the graph of the next rule keeps of the node, None for
-    nothing. dropped: nodes, as bits, that the rest of a path that skips this node may not enter.
+    condition: None to skip the node, which every document may do. node: the node in the graph of the next rule, None to omit
+    it. dropped: the nodes, as bits, that a path must not enter after it skipped this node.
     """
 
     cost: int
@@ -41,7 +41,7 @@ class Edge(NamedTuple):
     dropped: int = 0
 
 
-# (number of a node, number of a successor other than End) -> the edges between them, in the order in which they are tried.
+# (number of a node, number of a successor other than End) -> the edges between them, in the order to try them.
 EdgesBetween = Callable[[int, int], Sequence[Edge]]
 
 _TO_END = Edge(0, None, None)
@@ -49,9 +49,9 @@ _ONE_NODE = 3  # with Start and End
 
 
 class Plan:
-    """All edges of one rule through one graph, and the costs that paths can have.
+    """All edges of one rule through one graph, and the possible costs of paths.
 
-    edges: by node, (number of the successor, edge). costs: by node, bit c set if a path from there to End can cost c.
+    edges: by node, (number of the successor, edge). costs: by node; bit c is set if a path from the node to End can cost c.
     path_costs: all costs of paths from Start to End, ascending.
     """
 
@@ -76,12 +76,12 @@ class Plan:
 
 
 class PathSearch:
-    """Takes documents out of `left`, cost by cost, by asking for the documents of conditions.
+    """Move documents out of `left`, cost by cost, by looking up the documents of conditions.
 
-    Paths are walked depth first, each edge narrowing the documents, so that most paths are left after an edge or two.
-    Five words of ten costs each have thousands of paths of one cost: with looks_ahead an edge is only taken by documents
-    that can get to End from there. That asks for conditions which a plain walk would not get to, so it is only for rules
-    where nothing shows which ones were asked for; and not where nodes can be skipped.
+    The search walks paths depth first. Each edge narrows the documents, so most paths end after an edge or two. Five words
+    of ten costs each have thousands of paths of one cost. With looks_ahead the search follows an edge only with documents
+    that can reach End from it. This looks up conditions that a plain walk does not reach, so only rules use it whose results
+    do not reveal the conditions that were looked up. It does not work for graphs whose nodes can be skipped.
     """
 
     def __init__(self, plan: Plan, candidates: DocIds, looks_ahead: bool = False) -> None:
@@ -90,13 +90,13 @@ class PathSearch:
         self._docids: dict[Condition, DocIds] = {}
         self._path: list[QueryNode] = []
         self._found_paths: list[Path] = []
-        # From a single node there is nothing ahead but End.
+        # After a single node only End is ahead.
         self._looks_ahead = looks_ahead and not plan.can_skip and len(plan.edges) > _ONE_NODE
-        # By node and the cost left there: the documents that can go on from there and get to End with it.
+        # By node and remaining cost: the documents that can reach End from the node with this cost.
         self._ahead: dict[tuple[int, int], DocIds] = {}
 
     def bucket(self, cost: int) -> tuple[DocIds, list[Path]]:
-        """The documents of all paths of this cost, and the paths that found one that no earlier path had found."""
+        """Return the documents of all paths of this cost, and each path that found a document before all other paths."""
         before = self.left
         self._found_paths = []
         if self._looks_ahead:
@@ -108,14 +108,14 @@ class PathSearch:
         return before - self.left, self._found_paths
 
     def _meeting(self, condition: Condition) -> DocIds:
-        """The documents that meet a condition, asked for with those left when it is first tried."""
+        """Return the documents that meet a condition; the first call looks them up, with `left` as the candidates."""
         docids = self._docids.get(condition)
         if docids is None:
             docids = self._docids[condition] = condition.docids(self.left)
         return docids
 
     def _docids_ahead(self, number: int, remaining: int) -> DocIds:
-        """The documents that can get from a node to End at exactly this cost, as far as they are left."""
+        """Return the documents of `left` that can reach End from a node at exactly this cost."""
         found: list[DocIds] = []
         costs = self._plan.costs
         for successor, edge in self._plan.edges[number]:
@@ -134,7 +134,7 @@ class PathSearch:
         return docids
 
     def _walk_ahead(self, number: int, remaining: int, docids: DocIds) -> None:
-        """As `_walk`, but every document that gets here can go on."""
+        """As `_walk`, but all documents can continue from here to End."""
         for successor, (cost, condition, node, _) in self._plan.edges[number]:
             if successor == END and not remaining:
                 self._add_path(docids)
@@ -152,7 +152,7 @@ class PathSearch:
                     return
 
     def _walk(self, number: int, remaining: int, docids: DocIds, dropped: int) -> None:
-        """Follow all edges out of a node with the documents that got there; none of them is found yet."""
+        """Follow all edges out of a node. docids: the documents that reached the node; no path has found them yet."""
         costs = self._plan.costs
         for successor, (cost, condition, node, drops) in self._plan.edges[number]:
             rest = remaining - cost
@@ -181,11 +181,11 @@ class PathSearch:
         self._found_paths.append(tuple(self._path))
 
 
-# A few documents whose words are read: which of them can take an edge is known before any path is tried.
+# For a few documents whose words were read, the documents of each edge are known before any path is tried.
 
 
 class WeightedEdge(NamedTuple):
-    """An edge into a node: its cost, the documents that can take it, what the next graph keeps of the node."""
+    """An edge into a node: its cost, the documents that can take it, and the node in the graph of the next rule."""
 
     cost: int
     documents: LocalBitset
@@ -199,12 +199,12 @@ WeightedEdgesBetween = Callable[[int, int], Sequence[WeightedEdge]]
 class CheapestPaths:
     """The lowest costs of a few documents through a graph.
 
-    Gives what PathSearch gives for the same edges, where none skips a node, without trying paths that lead nowhere: the
-    lowest cost of each document is worked out from End to Start.
+    Returns the same results as PathSearch for the same edges if no edge skips a node, but never tries a path without
+    documents: it computes the lowest cost of each document from End to Start.
     """
 
     def __init__(self, graph: Graph, edges_between: WeightedEdgesBetween, documents: LocalBitset) -> None:
-        # By node: lowest cost to End -> the documents that have it. Each document is in one of the sets at most.
+        # By node: lowest cost to End -> its documents. Each document is in at most one of the sets.
         self._costs: list[dict[int, LocalBitset]] = [{} for _ in graph.nodes]
         self._costs[END] = {0: documents}
         self._edges: list[list[tuple[int, WeightedEdge]]] = [[] for _ in graph.nodes]
@@ -212,7 +212,7 @@ class CheapestPaths:
         self._left: LocalBitset = 0
         for number in graph.successors_first():
             successors = graph.successors[number]
-            if END in successors:  # if it leads elsewhere as well, End is tried first and takes all
+            if END in successors:  # End is tried first and takes all documents, even if the node has other successors
                 self._costs[number] = self._costs[END]
                 continue
             leaving = self._edges[number]
@@ -242,7 +242,7 @@ class CheapestPaths:
         return lowest
 
     def buckets(self) -> Iterator[tuple[int, LocalBitset, list[Path]]]:
-        """(cost, its documents, the paths that found one), cheapest first."""
+        """Yield (cost, its documents, the paths that found one), cheapest first."""
         for cost, documents in sorted(self._costs[START].items()):
             self._found_paths = []
             self._left = documents
@@ -250,7 +250,7 @@ class CheapestPaths:
             yield cost, documents, self._found_paths
 
     def _walk(self, number: int, cost: int, documents: LocalBitset, path: Path) -> None:
-        """Follow the edges out of a node; every document that gets here has this cost to go, so every path finds some."""
+        """Follow the edges out of a node. All documents have this remaining cost, so every path finds documents."""
         leaving = self._edges[number]
         if not leaving:
             self._left &= ~documents

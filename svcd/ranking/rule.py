@@ -1,6 +1,6 @@
-"""What a ranking rule is, and what the rules of one search share.
+"""The protocol of ranking rules, their base classes, and the context that the rules of one search share.
 
-`svcd.ranking.bucket_sort` runs the rules; graph rules make their buckets from the costs of paths through the query graph
+`svcd.ranking.bucket_sort` runs the rules. Graph rules compute their buckets from the costs of paths through the query graph
 (docs/ranking.md#graph-rules).
 """
 from __future__ import annotations
@@ -18,16 +18,14 @@ from svcd.ranking.path_search import (
 )
 from svcd.ranking.scores import Detail, Ranked
 
-
 # DocIds, or a LocalBitset of a batch.
 Documents = Any
 
 
 class Bucket(NamedTuple):
-    """Documents that a rule holds equal, what it says of them, and the graph for the next rule.
+    """Documents that a rule considers equal, their score detail, and the graph for the next rule.
 
-    docids: of a candidate batch, the set as the batch numbers it. graph: makes the graph when it is called; after the last
-    rule nobody calls it.
+    docids: for a candidate batch, a LocalBitset. graph: builds the graph when called; nobody calls it after the last rule.
     """
 
     docids: Documents
@@ -36,39 +34,39 @@ class Bucket(NamedTuple):
 
 
 class Rule(Protocol):
-    """Splits candidates into buckets, best first; buckets are disjoint subsets of the candidates.
+    """A rule splits candidates into buckets, best first; buckets are disjoint subsets of the candidates, and never empty.
 
-    Lazily: a bucket is worked out when it is asked for. Empty buckets are left out. is_ready: is the next bucket known
-    already? It is then taken even after the cutoff.
+    Rules are lazy: they compute a bucket when the caller asks for it. is_ready: whether the next bucket is already known;
+    bucket sort then takes it even after the cutoff.
     """
 
     is_ready: bool
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
-        """The buckets of any set of documents."""
+        """Return the buckets of any set of documents."""
 
     def read_batch(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
-        """The candidates with their words, if they are few enough for that to be the quicker way."""
+        """Return the candidates with their words if they are few enough for reading them to be faster."""
 
     def batch_buckets(self, batch: CandidateBatch, graph: Graph, documents: LocalBitset) -> Iterator[Bucket]:
-        """The buckets of some documents of a batch."""
+        """Return the buckets of some documents of a batch."""
 
 
 class InvertedIndexRule:
-    """A rule that asks the inverted index, however few documents there are."""
+    """A rule that uses the inverted index for any number of documents."""
 
     is_ready = False
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
-        """The buckets of any set of documents."""
+        """Return the buckets of any set of documents."""
         raise NotImplementedError
 
     def read_batch(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
-        """None: it does not read documents."""
+        """Return None: the rule does not read documents."""
         return None
 
     def batch_buckets(self, batch: CandidateBatch, graph: Graph, documents: LocalBitset) -> Iterator[Bucket]:
-        """The same buckets for documents that were read by an earlier rule."""
+        """Return the same buckets for documents that an earlier rule has read."""
         for bucket in self.buckets(graph, batch.docids(documents)):
             yield bucket._replace(docids=batch.local(bucket.docids))
 
@@ -80,24 +78,24 @@ class KnownDocids:
         self._docids = docids
 
     def docids(self, candidates: DocIds) -> DocIds:
-        """All documents that meet it."""
+        """Return all documents that meet the condition."""
         return self._docids
 
 
 class SubsetDocids:
-    """The condition to match a subset, anywhere."""
+    """Condition: the document matches a subset, anywhere."""
 
     def __init__(self, terms: Terms, subset: Subset) -> None:
         self._terms = terms
         self._subset = subset
 
     def docids(self, candidates: DocIds) -> DocIds:
-        """All documents that meet it."""
+        """Return all documents that meet the condition."""
         return self._terms.docids(self._subset)
 
 
 class RankingContext:
-    """What the rules of one search share: conditions, graphs by their paths, documents that were read."""
+    """State that the rules of one search share: conditions, graphs by their paths, documents that were read."""
 
     def __init__(self, terms: Terms, strategy: MatchingStrategy) -> None:
         self.terms = terms
@@ -110,7 +108,7 @@ class RankingContext:
         self._term_positions: dict[tuple[Subset, int | None], TermPositions] = {}
 
     def graph(self, paths: Sequence[Path]) -> Graph:
-        """The graph of these paths, the same object for the same paths."""
+        """Return the graph of these paths; the same object for the same paths."""
         key = tuple(paths)
         graph = self._graphs.get(key)
         if graph is None:
@@ -118,7 +116,7 @@ class RankingContext:
         return graph
 
     def condition(self, make: Callable[..., Condition], *parts: Hashable) -> Condition:
-        """make(terms, *parts), the same object for the same parts: equal conditions are worked out once."""
+        """Return make(terms, *parts); the same object for the same parts, so that equal conditions are computed once."""
         key = (make, *parts)
         condition = self._conditions.get(key)
         if condition is None:
@@ -126,17 +124,17 @@ class RankingContext:
         return condition
 
     def matches(self, subset: Subset) -> Condition:
-        """The condition to match a subset, anywhere."""
+        """Return the condition that a document matches a subset, anywhere."""
         condition = self._matches.get(subset)
         if condition is None:
             condition = self._matches[subset] = SubsetDocids(self.terms, subset)
         return condition
 
     def term_positions(self, subset: Subset, phrase_end: int | None = None) -> TermPositions:
-        """Where the words of a subset stand in documents that are read. phrase_end: as TermPositions takes it."""
+        """Return the positions of a subset in documents of a batch. phrase_end: see TermPositions."""
         found = self._term_positions.get((subset, phrase_end))
         if found is None:
-            # Without phrases the end of a phrase makes no difference, and the positions are shared.
+            # Without phrases `phrase_end` makes no difference, and the positions are shared.
             has_phrases = phrase_end is not None and any(map(self.postings.phrase, self.terms.phrases(subset)))
             if phrase_end is None or has_phrases:
                 found = TermPositions(self.terms, subset, phrase_end)
@@ -147,11 +145,11 @@ class RankingContext:
 
 
 class GraphRule(InvertedIndexRule):
-    """A rule whose buckets are the costs of paths through the query graph."""
+    """A rule with one bucket for each cost of paths through the query graph."""
 
     name: str
-    # May conditions be asked for that no path gets to? All terms of the graph are derived before most rules, so that
-    # highlighting does not show it.
+    # Whether a search may look up conditions that no path reaches. Most rules may: all terms of the graph are derived before
+    # they run, so highlighting does not show the difference.
     looks_ahead = True
 
     def __init__(self, context: RankingContext) -> None:
@@ -160,7 +158,7 @@ class GraphRule(InvertedIndexRule):
         self._edges_into: dict[QueryNode, list[Edge]] = {}  # the graphs of several buckets share most of their nodes
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
-        """One bucket for each cost that some document has."""
+        """Yield one bucket for each cost that some document has."""
         plan: Plan | None = graph.plans.get(self.name)
         if plan is None:
             plan = graph.plans[self.name] = Plan(graph, self.edges_between(graph))
@@ -174,7 +172,7 @@ class GraphRule(InvertedIndexRule):
                 yield Bucket(docids, Ranked(self.name, max_rank - cost, max_rank), partial(self.context.graph, paths))
 
     def edges_between(self, graph: Graph) -> EdgesBetween:
-        """The edges between two nodes of the graph; by default they do not depend on the node they leave."""
+        """Return the edges between two nodes of the graph; by default they depend only on the second node."""
         known = self._edges_into
         entering: dict[int, list[Edge]] = {}
         for number, node in graph.term_nodes():
@@ -185,25 +183,25 @@ class GraphRule(InvertedIndexRule):
         return lambda number, successor: entering[successor]
 
     def edges(self, node: QueryNode) -> list[Edge]:
-        """The edges into a node."""
+        """Return the edges into a node."""
         raise NotImplementedError
 
     def extra_rank(self, graph: Graph) -> int:
-        """What the highest rank is above the number of costs."""
+        """Return the difference between the highest rank and the number of costs."""
         return 0
 
 
 class ForwardIndexRule(GraphRule):
-    """A graph rule that can find the costs of a few documents in their words (docs/ranking.md#two-ways-to-evaluate-a-rule)."""
+    """A graph rule that can compute costs from the words of a few documents (docs/ranking.md#two-ways-to-evaluate-a-rule)."""
 
-    READ_LIMIT = 0  # so many documents are read for this rule alone
+    READ_LIMIT = 0  # maximum number of documents to read for this rule
 
     def read_batch(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
-        """The candidates with their words, if they are few."""
+        """Return the candidates with their words if they are few."""
         return self.context.forward_index.read(candidates, self.READ_LIMIT)
 
     def batch_buckets(self, batch: CandidateBatch, graph: Graph, documents: LocalBitset) -> Iterator[Bucket]:
-        """One bucket for each cost that some of the documents have."""
+        """Yield one bucket for each cost that some of the documents have."""
         key = self.name, "max rank"
         max_rank = graph.plans.get(key)
         if max_rank is None:
@@ -213,19 +211,19 @@ class ForwardIndexRule(GraphRule):
             yield Bucket(found, Ranked(self.name, max_rank - cost, max_rank), partial(self.context.graph, found_paths))
 
     def max_cost(self, left: QueryNode | None, right: QueryNode) -> int:
-        """The highest cost of an edge from one node (None: Start) to the next."""
+        """Return the highest cost of an edge from one node (None: Start) to the next."""
         raise NotImplementedError
 
     def batch_edges_between(self, batch: CandidateBatch, graph: Graph, documents: LocalBitset) -> WeightedEdgesBetween:
-        """The edges between two nodes that some of the documents can take; by default those into the second node."""
+        """Return the edges between two nodes that some of the documents can take; by default the edges into the second node."""
         entering = {number: self.batch_edges(batch, node, documents) for number, node in graph.term_nodes()}
         return lambda number, successor: entering[successor]
 
     def batch_edges(self, batch: CandidateBatch, node: QueryNode, documents: LocalBitset) -> list[WeightedEdge]:
-        """The edges into a node that some of the documents can take."""
+        """Return the edges into a node that some of the documents can take."""
         raise NotImplementedError
 
 
 def edges_by_cost(costs: Mapping[int, LocalBitset], node: QueryNode) -> list[WeightedEdge]:
-    """Edges into a node, cheapest first."""
+    """Return one edge into a node for each cost, cheapest first."""
     return [WeightedEdge(cost, costs[cost], node) for cost in sorted(costs)]

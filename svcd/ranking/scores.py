@@ -1,7 +1,6 @@
-"""Score details: what each rule says of a document, the score that follows, and how both are shown
-(docs/ranking.md#scores-and-score-details).
+"""Score details: the detail of each rule for a document, the score computed from them, and their JSON form.
 
-All scores are doubles; ranks are unsigned integers of 32 bits that wrap around.
+All scores are doubles; ranks are unsigned integers of 32 bits that wrap around. See docs/ranking.md#scores-and-score-details.
 """
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _MATCH_TYPES = {EXACT_MATCH: "exactMatch", MATCHES_START: "matchesStart", NO_EXA
 
 
 class Ranked(NamedTuple):
-    """The documents have rank `rank` of `most` by this rule; `most` is best."""
+    """The rank of the documents by this rule, from 0 to `most`, which is best."""
 
     rule: str
     rank: int
@@ -32,7 +31,7 @@ class Ranked(NamedTuple):
 
 
 class Sorted(NamedTuple):
-    """The value by which the documents were sorted: a number, a normalized string, or None without one."""
+    """The value by which the documents were sorted: a number, a normalized string, or None for documents without a value."""
 
     field: str
     ascending: bool
@@ -40,9 +39,9 @@ class Sorted(NamedTuple):
 
 
 class GeoSorted(NamedTuple):
-    """About how far the documents are from the point that they are sorted by.
+    """The approximate distance of the documents from the point of the sort expression.
 
-    place, metres: of the first of them; None for documents without a point.
+    place, metres: point and distance of the first document; None for documents without a point.
     """
 
     point: Point
@@ -52,7 +51,7 @@ class GeoSorted(NamedTuple):
 
 
 class VectorSorted(NamedTuple):
-    """How similar the documents are to the vector of the query, from 0 to 1; None for documents without a vector."""
+    """The similarity of the documents to the query vector, from 0 to 1; None for documents without a vector."""
 
     similarity: float | None
 
@@ -63,11 +62,11 @@ class VectorSorted(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """The cutoff passed before the rule could order the documents."""
+    """The cutoff passed before the rule ordered the documents."""
 
 
 class Pinned(NamedTuple):
-    """A search rule put the document at a position, whatever the ranking rules say; its only detail."""
+    """A search rule pinned the document at a position, independent of the ranking rules; it is the only detail of the hit."""
 
     position: int
 
@@ -76,7 +75,7 @@ Detail = Pinned | Ranked | Sorted | GeoSorted | VectorSorted | Skipped
 
 
 def score(details: Iterable[Detail]) -> float:
-    """The global score of a document, between 0 and 1: its similarity, or all ranks merged in order; 1.0 without either."""
+    """Return the score of a document, from 0 to 1: its similarity, or all ranks merged in order; 1.0 without either."""
     rank, most = 1, 1
     for detail in details:
         if isinstance(detail, Ranked):
@@ -91,18 +90,23 @@ def score(details: Iterable[Detail]) -> float:
 def score_details(
     details: Sequence[Detail], are_separated: bool, is_hidden: Callable[[str], bool]
 ) -> dict[str, Any]:
-    """`_rankingScoreDetails`.
+    """Return `_rankingScoreDetails`.
 
-    are_separated: result of is_attribute_split. is_hidden: says of a field that its name and values must not be shown.
+    are_separated: result of is_attribute_split. is_hidden: returns whether the name and values of a field must be hidden.
     """
     view: dict[str, Any] = {}
     order = 0
     by_rule = {detail.rule: detail for detail in details if isinstance(detail, Ranked)}
     for detail in details:
         if isinstance(detail, Sorted):
-            view.update(_sorted(detail, order, is_hidden))
+            if is_hidden(detail.field):
+                view[f"<hidden-rule-{order}>"] = {"order": order, "value": "<hidden>"}
+            else:
+                view[f"{detail.field}:{'asc' if detail.ascending else 'desc'}"] = {"order": order, "value": detail.value}
         elif isinstance(detail, GeoSorted):
-            view.update(_geo_sorted(detail, order))
+            name = f"_geoPoint({', '.join(map(shown_number, detail.point))}):{'asc' if detail.ascending else 'desc'}"
+            place = detail.place and dict(zip(("lat", "lng"), detail.place))
+            view[name] = {"order": order, "value": place, "distance": detail.metres}
         elif isinstance(detail, VectorSorted):
             view["vectorSort"] = {"order": order, "similarity": detail.similarity}
         elif isinstance(detail, Skipped):
@@ -117,24 +121,8 @@ def score_details(
     return view
 
 
-def _sorted(detail: Sorted, order: int, is_hidden: Callable[[str], bool]) -> dict[str, Any]:
-    if is_hidden(detail.field):
-        return {f"<hidden-rule-{order}>": {"order": order, "value": "<hidden>"}}
-    direction = "asc" if detail.ascending else "desc"
-    return {f"{detail.field}:{direction}": {"order": order, "value": detail.value}}
-
-
-def _geo_sorted(detail: GeoSorted, order: int) -> dict[str, Any]:
-    direction = "asc" if detail.ascending else "desc"
-    place = detail.place and dict(zip(("lat", "lng"), detail.place))
-    name = f"_geoPoint({', '.join(map(shown_number, detail.point))}):{direction}"
-    return {name: {"order": order, "value": place, "distance": detail.metres}}
-
-
-def _merged_into_earlier(
-    detail: Ranked, view: dict[str, Any], by_rule: dict[str, Ranked], are_separated: bool
-) -> bool:
-    """The second halves of `attribute` and `exactness` have no entry, and no order, of their own."""
+def _merged_into_earlier(detail: Ranked, view: dict[str, Any], by_rule: dict[str, Ranked], are_separated: bool) -> bool:
+    """Add the second half of `attribute` or `exactness` to the entry of the first half; return False for other rules."""
     if detail.rule == WORD_POSITION and not are_separated:
         attribute = view["attribute"]
         attribute["queryWordDistanceScore"] = detail.score

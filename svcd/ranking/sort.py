@@ -1,6 +1,6 @@
-"""Sorting: the expressions that ask for it, and the rules that do it (docs/ranking.md#sort).
+"""Sorting: sort expressions and the rules that implement them (docs/ranking.md#sort).
 
-An expression names a field or a point, and a direction: `year:asc`, `_geoPoint(48.8, 2.3):desc`.
+An expression has a field or a point, and a direction: `year:asc`, `_geoPoint(48.8, 2.3):desc`.
 """
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from svcd.validation.bounds import SORT
 
 # Expressions
 
-# Infinite and undefined numbers are read too: they are then reported as out of range.
+# The pattern accepts infinity and NaN, so that the parser reports them as out of range.
 _FLOAT = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf(?:inity)?|nan))", re.ASCII)
 _POINT_NAME = "_geoPoint"
 _POINT = re.compile(r"_geoPoint\((.*)\)", re.S)
 _GEO_FILTERS = ("_geoRadius", "_geoBoundingBox")
-# These names, alone or followed by parentheses, cannot be sorted by.
+# Reserved names, alone or followed by parentheses, cannot be sort fields.
 _RESERVED = ("_geo", "_geoDistance", *_GEO_FILTERS)
 _RESERVED_REASON = "is a reserved keyword and thus can't be used as a sort expression."
 _USE_POINT = "Use the _geoPoint(latitude, longitude) built-in rule to sort on _geo field coordinates."
@@ -40,12 +40,12 @@ _NONE_SORTABLE = "This index does not have configured sortable attributes."
 
 
 class SortError(ValueError):
-    """A sort expression that can't be used; str() says why."""
+    """An invalid sort expression; str() is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class SortRule:
-    """One sort expression. point: latitude and longitude when it sorts by distance; the field is `_geo` then."""
+    """One sort expression. point: latitude and longitude to sort by distance; the field is then `_geo`."""
 
     field: str
     is_ascending: bool
@@ -53,9 +53,9 @@ class SortRule:
 
 
 def split_rules(text: str) -> list[str]:
-    """The expressions of a query string: `a:asc,_geoPoint(1,2):desc` are two, the commas of a point aside.
+    """Split a query string at commas outside of points: `a:asc,_geoPoint(1,2):desc` has two expressions.
 
-    Raises SortError for too many.
+    Raises SortError for more than bounds.SORT expressions.
     """
     rules: list[str] = []
     is_point_open = False
@@ -73,7 +73,7 @@ def split_rules(text: str) -> list[str]:
 
 
 def parse_rule(text: str) -> SortRule:
-    """`field:asc`, `field:desc`, `_geoPoint(1.5, 2):asc`. Raises SortError."""
+    """Parse `field:asc`, `field:desc` or `_geoPoint(1.5, 2):asc`. Raises SortError."""
     member, _, direction = text.rpartition(":")
     if direction not in ("asc", "desc"):
         expected = "expected expression ending by `:asc` or `:desc`"
@@ -82,7 +82,13 @@ def parse_rule(text: str) -> SortRule:
     point = _POINT.fullmatch(member)
     if point:
         return SortRule(_GEO_FIELD, is_ascending, _point(member, point[1]))
-    _check_name(member)
+    if member == _POINT_NAME:
+        raise _bad_point(member)
+    name = next((name for name in _RESERVED if member == name or member.startswith(f"{name}(")), None)
+    if name in _GEO_FILTERS or member == _GEO_FIELD:
+        raise SortError(f"`{name}` {_RESERVED_REASON} {_USE_POINT}")
+    if name is not None:
+        raise SortError(f"`{member}` {_RESERVED_REASON}")
     return SortRule(member, is_ascending)
 
 
@@ -109,18 +115,8 @@ def _bad_point(member: str) -> SortError:
     return SortError(f"Invalid syntax for the geo parameter: {expected}, found `{member}`.")
 
 
-def _check_name(member: str) -> None:
-    if member == _POINT_NAME:
-        raise _bad_point(member)
-    name = next((name for name in _RESERVED if member == name or member.startswith(f"{name}(")), None)
-    if name in _GEO_FILTERS or member == _GEO_FIELD:
-        raise SortError(f"`{name}` {_RESERVED_REASON} {_USE_POINT}")
-    if name is not None:
-        raise SortError(f"`{member}` {_RESERVED_REASON}")
-
-
 def check_sortable(rules: Iterable[SortRule], sortable: Sequence[str], displayed: Sequence[str] | None = None) -> None:
-    """Raise SortError for the first rule whose field no sortable attribute covers. displayed: those it may name."""
+    """Raise SortError for the first rule whose field no sortable attribute covers. displayed: attributes that it may name."""
     for rule in rules:
         if not any(is_beneath(rule.field, attribute) for attribute in sortable):
             known = f"Available sortable attributes are: `{attribute_list(sortable, displayed)}`." if sortable else _NONE_SORTABLE
@@ -131,7 +127,7 @@ def check_sortable(rules: Iterable[SortRule], sortable: Sequence[str], displayed
 
 
 class Sort(InvertedIndexRule):
-    """Buckets of equal values; keeps the graph as it is."""
+    """Buckets of equal values. The graph stays unchanged."""
 
     def __init__(self, context: RankingContext, field: str, ascending: bool) -> None:
         self._reader = context.postings.reader
@@ -139,14 +135,14 @@ class Sort(InvertedIndexRule):
         self._ascending = ascending
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
-        """One bucket for each value, best first, then the documents without any."""
+        """Yield one bucket for each value, best first, then the documents without a value."""
         for value, docids in self._reader.values.sort_buckets(self._field, self._ascending, candidates):
             if docids:
                 yield Bucket(docids, Sorted(self._field, self._ascending, value), lambda: graph)
 
 
 class GeoSort(InvertedIndexRule):
-    """Buckets of equal distance from a point; keeps the graph as it is."""
+    """Buckets of equal distance from a point. The graph stays unchanged."""
 
     def __init__(self, context: RankingContext, point: Point, ascending: bool) -> None:
         self._reader = context.postings.reader
@@ -154,13 +150,13 @@ class GeoSort(InvertedIndexRule):
         self._ascending = ascending
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
-        """One bucket for the documents of about one distance, in order of distance, then those without a point."""
+        """Yield buckets of about equal distance, in order of distance, then the documents without a point."""
         for docids, place, metres in geo_buckets(self._reader, self._point, self._ascending, candidates):
             yield Bucket(docids, GeoSorted(self._point, self._ascending, place, metres), lambda: graph)
 
 
-# Fewer documents than this are sorted by whole metres; of more, so many are read at a time, nearest first. No bucket is
-# larger.
+# Up to _CHUNK documents are sorted by whole metres; more are read in chunks of this size, nearest first. It is also the
+# maximum size of a bucket.
 _CHUNK = 1000
 _EQUAL_M = 1.0
 
@@ -168,7 +164,7 @@ _SHOWN_POINT = re.compile(r"_geoPoint\(\s*([0-9.\-]+)\s*,\s*([0-9.\-]+)\s*\)", r
 
 
 class GeoBucket(NamedTuple):
-    """Documents that count as equally far. point, metres: of the first of them; None for those without a point."""
+    """Documents at about the same distance. point, metres: of the first document; None for documents without a point."""
 
     docids: DocIds
     point: Point | None = None
@@ -176,7 +172,7 @@ class GeoBucket(NamedTuple):
 
 
 def geo_buckets(reader: Reader, origin: Point, is_ascending: bool, candidates: DocIds) -> Iterator[GeoBucket]:
-    """The candidates by distance, nearest first or farthest first; those without a point last."""
+    """Yield the candidates by distance, nearest or farthest first; documents without a point last."""
     located = candidates & reader.geo.located_docids()
     docids: list[int] = []
     first: tuple[Point, float] | None = None
@@ -194,7 +190,7 @@ def geo_buckets(reader: Reader, origin: Point, is_ascending: bool, candidates: D
 
 
 def _in_order(reader: Reader, origin: Point, is_ascending: bool, left: DocIds) -> Iterator[tuple[int, Point]]:
-    """(docid, point) of documents that all have one."""
+    """Yield (docid, point) in order of distance. left: documents with a point."""
     start = origin if is_ascending else antipode(origin)
     while len(left) >= _CHUNK:
         taken = []
@@ -208,7 +204,7 @@ def _in_order(reader: Reader, origin: Point, is_ascending: bool, left: DocIds) -
 
 
 def sorted_from(sort: Sequence[str] | None) -> Point | None:
-    """The point of the first expression that sorts by distance, whose distance hits show; None without one."""
+    """Return the point of the first expression that sorts by distance, for `_geoDistance`; None if no expression does."""
     for expression in sort or ():
         found = _SHOWN_POINT.search(expression)
         if found:
@@ -218,7 +214,7 @@ def sorted_from(sort: Sequence[str] | None) -> Point | None:
 
 
 def with_distance(shown: str, origin: Point) -> str:
-    """The JSON text of a hit, with `_geoDistance` in whole metres as its last member if it has a point in `_geo`."""
+    """Return the JSON text of a hit; if it has a point in `_geo`, add `_geoDistance` in whole metres as the last member."""
     if '"_geo"' not in shown:
         return shown
     document = loads(shown)

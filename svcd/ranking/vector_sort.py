@@ -1,4 +1,4 @@
-"""The order of documents by how near their vectors are to that of a query (docs/ranking.md#vector-sort)."""
+"""Vector sort: order documents by the distance of their vectors from the query vector (docs/ranking.md#vector-sort)."""
 from __future__ import annotations
 
 from array import array
@@ -15,7 +15,7 @@ from svcd.vectors.vector import similarity
 
 
 class Target(NamedTuple):
-    """What documents are compared with: a vector of one of the embedders. shift: as svcd.vectors.vector.similarity takes it."""
+    """The query vector of one embedder. shift: see svcd.vectors.vector.similarity."""
 
     embedder: str
     vector: array[float]
@@ -23,20 +23,20 @@ class Target(NamedTuple):
 
 
 class VectorSort(InvertedIndexRule):
-    """Buckets of equal distance, nearest first, then the documents without vectors; keeps the graph as it is.
+    """Buckets of equal distance, nearest first, then the documents without vectors. The graph stays unchanged.
 
-    The nearest documents are asked for in portions: first as many as there may be hits, then twice as many each time.
+    The rule looks up the nearest documents in portions: first `hits` documents, then twice as many each time.
     """
 
     def __init__(self, reader: Reader, target: Target, hits: int) -> None:
-        """hits: how many are wanted at most."""
+        """hits: maximum number of hits of the search."""
         self._reader = reader
         self._target = target
         self._hits = max(hits, 1)
-        self._found: deque[tuple[float, int]] = deque()  # (distance, docid) of the documents that come next
+        self._found: deque[tuple[float, int]] = deque()  # (distance, docid) of the next documents
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
-        """One bucket for each distance, nearest first, then those without vectors. Finds the first portion at once."""
+        """Return one bucket for each distance, nearest first, then one without vectors. Looks up the first portion at once."""
         embedded = candidates & self._reader.vectors.embedded_docids(self._target.embedder)
         self._find(embedded, self._hits)
         return self._buckets(graph, candidates, embedded)

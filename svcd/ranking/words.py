@@ -1,4 +1,4 @@
-"""The rule `words`: how much of the query a document matches. Costs: docs/ranking.md#words."""
+"""The rule `words`: rank documents by the number of query words that they match. Costs: docs/ranking.md#words."""
 from __future__ import annotations
 
 from svcd.query.graph import Graph, removal_groups
@@ -8,18 +8,18 @@ from svcd.schema.ranking_rules import WORDS
 
 
 class Words(GraphRule):
-    """Documents with all words, then those without the ones that may be dropped first.
+    """Rank documents with all words first, then documents without the words to drop first, and so on.
 
-    A word that is matched costs 0, a dropped one as many as the query words it covers.
+    A matched word costs 0; a dropped word costs the number of query words that it covers.
     """
 
     name = WORDS
-    looks_ahead = False  # words that no path gets to must not be derived: highlighting shows which were
+    looks_ahead = False  # words that no path reaches must stay underived: highlighting shows derivations
 
     def edges_between(self, graph: Graph) -> EdgesBetween:
-        """An edge to match each node, and before it one to skip a node that may be dropped.
+        """Return an edge to match each node, preceded by an edge to skip it if it may be dropped.
 
-        Skipping a node of one group forbids the nodes of all groups before it.
+        A path that skips a node of one group cannot enter the nodes of earlier groups.
         """
         nodes = dict(graph.term_nodes())
         entering: dict[int, list[Edge]] = {number: [] for number in nodes}
@@ -35,7 +35,7 @@ class Words(GraphRule):
         return lambda number, successor: entering[successor]
 
     def extra_rank(self, graph: Graph) -> int:
-        """The words of phrases cannot be dropped, but count among the words to match."""
+        """Return the number of words in phrases, less one: they cannot be dropped, but count among the words to match."""
         count = 0
         for _, node in graph.term_nodes():
             phrase = node.subset.term.phrase
