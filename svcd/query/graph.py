@@ -1,7 +1,7 @@
 """The query graph: all ways to read a query, from its first word to its last (docs/ranking.md#query-graph).
 
-A node is a subset of a term's derivations; an edge leads to every node that starts with the next word. Nodes are
-numbered: 0 is Start, 1 is End, both without a term (None). A path is a sequence of nodes without Start and End.
+A node is a subset of the derivations of a term; its edges lead to all nodes that start with the next word. Nodes are
+numbered: 0 is Start and 1 is End, both without a term (None). A path is a sequence of nodes without Start and End.
 """
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from svcd.query.terms import Subset, Term, Terms
 START, END = 0, 1
 LONGEST_NGRAM = 3
 
-# What stands for the number of documents of a word that no document has: the strategy `frequency` drops it last.
+# Replaces the document count of a word without documents in the strategy `frequency`; higher than any real count.
 _NO_DOCUMENT = 1 << 62
 
 
 class MatchingStrategy(Enum):
-    """In which order words may be dropped from a query."""
+    """The order in which a search may drop words from a query."""
 
     LAST = "last"
     ALL = "all"
@@ -28,9 +28,9 @@ class MatchingStrategy(Enum):
 
 
 class QueryNode(NamedTuple):
-    """A subset of a term at its place in the query.
+    """A subset of a term at its position in the query.
 
-    start, end: its first and last position. first, last: the numbers of the words or phrases that it covers.
+    start, end: first and last position. first, last: numbers of the first and last word or phrase that it covers.
     """
 
     subset: Subset
@@ -41,14 +41,14 @@ class QueryNode(NamedTuple):
 
     @property
     def width(self) -> int:
-        """How many words of the query it covers: more than 1 for an n-gram."""
+        """The number of query words that the node covers; more than 1 for an n-gram."""
         return self.last - self.first + 1
 
 
 class Graph:
-    """Nodes by number, and for each the numbers of its successors, ascending.
+    """Nodes by number, and the numbers of the successors of each node, ascending.
 
-    plans: what ranking rules have worked out for this graph, by keys of their own.
+    plans: results that ranking rules cache for this graph, under their own keys.
     """
 
     def __init__(self, nodes: Sequence[QueryNode | None], successors: Sequence[Sequence[int]]) -> None:
@@ -59,13 +59,13 @@ class Graph:
         self._successors_first: list[int] | None = None
 
     def term_nodes(self) -> list[tuple[int, QueryNode]]:
-        """(number, node) of all nodes but Start and End, ascending."""
+        """Return (number, node) of all nodes except Start and End, ascending."""
         if self._term_nodes is None:
             self._term_nodes = [(number, node) for number, node in enumerate(self.nodes) if node is not None]
         return self._term_nodes
 
     def successors_first(self) -> list[int]:
-        """The numbers of all nodes but End, each after its successors: Start is the last one."""
+        """Return the numbers of all nodes except End, each after its successors; Start is the last."""
         if self._successors_first is None:
             self._successors_first = []
             self._add_successors_first(START, {END}, self._successors_first)
@@ -79,7 +79,7 @@ class Graph:
         order.append(number)
 
     def max_cost(self, cost: Callable[[QueryNode | None, QueryNode], int]) -> int:
-        """The cost of the most expensive path. cost: of an edge, given the node it leaves (None for Start) and enters."""
+        """Return the cost of the most expensive path. cost(left, entered): cost of an edge; left is None for Start."""
         costs = [0] * len(self.nodes)
         for number in self.successors_first():
             node, highest = self.nodes[number], 0
@@ -92,7 +92,7 @@ class Graph:
 
 
 class BuiltQuery(NamedTuple):
-    """A query in one index: its graph, and its terms with their first and last position, n-grams last."""
+    """A query in one index: its graph, and its terms with their first and last positions; n-grams last."""
 
     graph: Graph
     located: list[tuple[Term, int, int]]
@@ -102,29 +102,32 @@ class BuiltQuery(NamedTuple):
 
 
 def build_graph(terms: Terms, parsed: ParsedQuery) -> BuiltQuery:
-    """The graph of all parts of a query and their n-grams."""
+    """Return the graph of all parts of a query and their n-grams."""
+    # All single terms are created before the first n-gram: highlighting depends on the order of creation.
+    located: list[tuple[Term, int, int]] = []
+    for part in parsed.parts:
+        terms.interner.add(part.words)
+        term = terms.phrase(part.words) if part.is_phrase else terms.word(part.words[0] or "", part.is_prefix)
+        located.append((term, part.start, part.end))
     nodes: list[QueryNode | None] = [None, None]
-    # All single terms are made before the first n-gram: the order in which terms are made shows in highlighting.
-    part_terms = [_term(terms, part) for part in parsed.parts]
     ngrams: list[tuple[Term, int, int]] = []
-    for number, part in enumerate(parsed.parts):
-        nodes.append(QueryNode(Subset(part_terms[number]), part.start, part.end, number, number))
+    for number, (term, start, end) in enumerate(located):
+        nodes.append(QueryNode(Subset(term), start, end, number, number))
         for ngram in _ngrams_ending_with(terms, parsed.parts, number):
             nodes.append(ngram)
             ngrams.append((ngram.subset.term, ngram.start, ngram.end))
-    located = [(term, part.start, part.end) for term, part in zip(part_terms, parsed.parts)]
-    return BuiltQuery(Graph(nodes, _successors(nodes)), located + ngrams)
-
-
-def _term(terms: Terms, part: Part) -> Term:
-    terms.interner.add(part.words)
-    if part.is_phrase:
-        return terms.phrase(part.words)
-    return terms.word(part.words[0] or "", part.is_prefix)
+    starting_with: dict[int, list[int]] = {}
+    for number, node in enumerate(nodes):
+        if node is not None:
+            starting_with.setdefault(node.first, []).append(number)
+    # Each node leads to all nodes that start with the next word, or to End.
+    successors = [[] if number == END else starting_with.get(0 if node is None else node.last + 1, [END])
+                  for number, node in enumerate(nodes)]
+    return BuiltQuery(Graph(nodes, successors), located + ngrams)
 
 
 def _ngrams_ending_with(terms: Terms, parts: Sequence[Part], number: int) -> list[QueryNode]:
-    """The 2-gram and the 3-gram that end with a part, as far as it and those before it can be joined."""
+    """Return the 2-gram and the 3-gram that end with a part, if it can be joined with the parts before it."""
     ngrams: list[QueryNode] = []
     last = first = parts[number]
     words = [first.words[0] or ""]
@@ -140,24 +143,14 @@ def _ngrams_ending_with(terms: Terms, parts: Sequence[Part], number: int) -> lis
     return ngrams
 
 
-def _successors(nodes: Sequence[QueryNode | None]) -> list[list[int]]:
-    """Each node leads to all nodes that start with the next word, or to End."""
-    starting_with: dict[int, list[int]] = {}
-    for number, node in enumerate(nodes):
-        if node is not None:
-            starting_with.setdefault(node.first, []).append(number)
-    return [[] if number == END else starting_with.get(0 if node is None else node.last + 1, [END])
-            for number, node in enumerate(nodes)]
-
-
 def from_paths(paths: Iterable[Sequence[QueryNode]]) -> Graph:
-    """The graph of these paths alone: paths that end alike share the nodes of their ends.
+    """Return the graph of exactly these paths; paths with the same last nodes share these nodes.
 
-    Nodes are numbered in the order in which they first appear along the paths.
+    Nodes are numbered in order of first appearance along the paths.
     """
     nodes: list[QueryNode | None] = [None, None]
     successors: list[list[int]] = [[], []]
-    known: dict[tuple[QueryNode, int], int] = {}  # by node and number of its successor, which stands for the rest
+    known: dict[tuple[QueryNode, int], int] = {}  # by node and number of its successor, which identifies the rest of the path
     for path in paths:
         joint, new = END, len(path)
         while new and (path[new - 1], joint) in known:
@@ -179,20 +172,19 @@ def from_paths(paths: Iterable[Sequence[QueryNode]]) -> Graph:
 
 
 def removal_groups(graph: Graph, terms: Terms, strategy: MatchingStrategy) -> list[list[int]]:
-    """Groups of nodes (by number) that may be dropped, in the order in which they are
-    (docs/ranking.md#universe-and-dropped-words)."""
-    groups: list[list[int]] | None = graph.plans.get(strategy)
-    if groups is None:
-        groups = graph.plans[strategy] = _find_removal_groups(graph, terms, strategy)
-    return groups
+    """Return the groups of nodes (by number) that may be dropped, in the order of dropping.
 
-
-def _find_removal_groups(graph: Graph, terms: Terms, strategy: MatchingStrategy) -> list[list[int]]:
+    See docs/ranking.md#universe-and-dropped-words.
+    """
+    known: list[list[int]] | None = graph.plans.get(strategy)
+    if known is not None:
+        return known
     nodes = graph.term_nodes()
     covered: set[int] = set()
     for _, node in nodes:
         covered.update(range(node.first, node.last + 1))
     if len(covered) < 2 or strategy is MatchingStrategy.ALL:
+        graph.plans[strategy] = []
         return []
     if strategy is MatchingStrategy.LAST:
         last = max(covered)
@@ -208,14 +200,15 @@ def _find_removal_groups(graph: Graph, terms: Terms, strategy: MatchingStrategy)
             cost = max(map(costs.__getitem__, range(node.first, node.last + 1)))
             groups.setdefault(cost, []).append(number)
     ordered = [groups[cost] for cost in sorted(groups)]
-    # Something must be left to match: if all nodes may be dropped, those of the highest cost are kept.
-    return ordered if has_undroppable else ordered[:-1]
+    # Some node must remain: if all nodes may be dropped, the group with the highest cost stays.
+    known = graph.plans[strategy] = ordered if has_undroppable else ordered[:-1]
+    return known
 
 
 def _costs_by_frequency(
     nodes: Sequence[tuple[int, QueryNode]], terms: Terms, covered: Sequence[int]
 ) -> dict[int, int]:
-    """The word of most documents costs 1, the next 2 ...; words of as many documents cost the same."""
+    """Return costs by word: 1 for the word with most documents, then 2 and so on; equal counts cost the same."""
     docids = dict.fromkeys(covered, EMPTY)
     for _, node in nodes:
         for number in range(node.first, node.last + 1):
@@ -226,7 +219,7 @@ def _costs_by_frequency(
 
 
 def universe(graph: Graph, terms: Terms, strategy: MatchingStrategy, candidates: DocIds) -> DocIds:
-    """The candidates that match the query without any of the words that may be dropped."""
+    """Return the candidates that match the query after all droppable words are dropped."""
     droppable: set[int] = set()
     droppable.update(*removal_groups(graph, terms, strategy))
     reached = [EMPTY] * len(graph.nodes)

@@ -1,4 +1,4 @@
-"""Parses a query text into words and phrases, and those that must not occur (docs/ranking.md#query-parsing)."""
+"""Parse a query text into words, phrases, excluded words and excluded phrases (docs/ranking.md#query-parsing)."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -6,17 +6,17 @@ from typing import Sequence
 
 from svcd.text.analyzer import HARD, STOP_WORD, WORD, Analyzer, Token
 
-# Words of a phrase; None is a position gap: a stop word that still takes its place.
+# Words of a phrase; None is a position gap, left by a stop word.
 Phrase = tuple["str | None", ...]
 
 MOST_PARTS = 10
 MOST_TOKENS = 1000
 
-# Characters of a query text that are looked at: 65 for each token that is read. Of a longer text only the detected script
-# and language, and the word that is cut here, could be different.
+# Maximum number of characters to read from a query text: 65 for each token. In a longer text, only the detected script and
+# language, and the word at the cut, can differ.
 LONGEST_TEXT = 65_536
 
-# A hard separator keeps the words on its sides 8 apart: 7 here, 1 by the word itself.
+# A hard separator puts its neighbours 8 positions apart: 7 here, and 1 for the word itself.
 _HARD_STEP = 7
 
 
@@ -42,7 +42,7 @@ class ParsedQuery:
 
 def parse_text(text: str, analyzer: Analyzer, locales: Sequence[str] | None = None,
                has_prefix: bool = True) -> ParsedQuery:
-    """Parse a query text; of a text of megabytes no more is tokenized than a query can have."""
+    """Parse a query text. A text of megabytes is tokenized only up to the limits of a query."""
     tokens = analyzer.tokens(text[:LONGEST_TEXT], locales, most=MOST_TOKENS)
     is_cut = len(text) > LONGEST_TEXT and len(tokens) < MOST_TOKENS
     return parse(tokens, has_prefix and not is_cut)
@@ -51,13 +51,13 @@ def parse_text(text: str, analyzer: Analyzer, locales: Sequence[str] | None = No
 def parse(tokens: Sequence[Token], has_prefix: bool = True) -> ParsedQuery:
     """Parse the tokens of a query text.
 
-    tokens: with stop words marked. has_prefix: may the very last word be the beginning of a longer one?
+    tokens: with stop words marked. has_prefix: whether the last word may be the beginning of a longer word.
     """
     return _Parser(tokens[:MOST_TOKENS], has_prefix).parse()
 
 
 class _Parser:
-    """Reads tokens from left to right. _phrase: (word, position) of the open phrase, None outside of quotes."""
+    """Read tokens from left to right. _phrase: (word, position) of the open phrase; None outside of quotes."""
 
     def __init__(self, tokens: Sequence[Token], has_prefix: bool) -> None:
         self._tokens = tokens
@@ -76,25 +76,21 @@ class _Parser:
             if len(self._parsed.parts) >= MOST_PARTS:
                 return self._parsed
             if token.kind in (WORD, STOP_WORD):
-                self._read_word(token, is_last=number == len(self._tokens))
+                self._position += 1
+                is_word, is_last = token.kind == WORD, number == len(self._tokens)
+                if self._phrase is not None:
+                    self._phrase.append((token.lemma if is_word else None, self._position))
+                elif self._is_next_negative:
+                    self._parsed.negative_words.append(token.lemma)
+                    self._is_next_negative = False
+                elif is_word or is_last:  # a stop word at the end may be the beginning of another word
+                    is_prefix, place = is_last and self._has_prefix, self._position
+                    self._parsed.parts.append(Part((token.lemma,), place, place, is_prefix=is_prefix))
             else:
                 self._read_separator(token)
             self._after_space = token.lemma[-1].isspace()
         self._close_phrase()
         return self._parsed
-
-    def _read_word(self, token: Token, is_last: bool) -> None:
-        self._position += 1
-        is_word = token.kind == WORD
-        if self._phrase is not None:
-            self._phrase.append((token.lemma if is_word else None, self._position))
-        elif self._is_next_negative:
-            self._parsed.negative_words.append(token.lemma)
-            self._is_next_negative = False
-        elif is_word or is_last:  # the last stop word may be the beginning of another word
-            is_prefix = is_last and self._has_prefix
-            place = self._position
-            self._parsed.parts.append(Part((token.lemma,), place, place, is_prefix=is_prefix))
 
     def _read_separator(self, token: Token) -> None:
         if token.kind == HARD:
@@ -102,19 +98,14 @@ class _Parser:
             if self._phrase is not None:
                 self._close_phrase()
                 self._phrase = []
-        self._read_quotes(token.lemma.count('"'))
-        is_dash = token.lemma == "-" and self._after_space
-        self._is_next_negative = is_dash and self._phrase is None
-
-    def _read_quotes(self, quotes: int) -> None:
-        if not quotes:
-            return
-        if self._phrase is not None:
+        quotes = token.lemma.count('"')
+        if quotes and self._phrase is not None:
             self._close_phrase()
             quotes -= 1
         if quotes % 2:
             self._phrase = []
             self._is_phrase_negative = self._is_next_negative
+        self._is_next_negative = token.lemma == "-" and self._after_space and self._phrase is None
 
     def _close_phrase(self) -> None:
         phrase, self._phrase = self._phrase, None

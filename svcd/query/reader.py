@@ -1,17 +1,16 @@
-"""The Reader protocol: what a search may ask of one index.
+"""The Reader protocol: the interface of an index for searches.
 
-`svcd.index.reader.IndexReader` answers from an index file, `tests/support/dict_reader.py` from dictionaries. A reader is
-one read transaction: all of its answers belong to one state of the index. Its parts:
+`svcd.index.reader.IndexReader` reads an index file, `tests/support/dict_reader.py` reads dictionaries. A reader is one read
+transaction: all results belong to one state of the index. Its parts:
 
-    vocabulary   which words exist
-    terms        which documents hold a word, in which field, at which position, near which other word; forward index
-    values       which documents have a value of a field, the values in their order, doc values
+    vocabulary   the words of the index
+    terms        documents by word, field, position and pair of words; the forward index
+    values       documents by value of a field, values in order, doc values
     geo          points and geometries of documents
-    vectors      vectors of documents by embedder, the nearest ones of a vector
+    vectors      vectors of documents by embedder, and the vectors nearest to a query
 
 Sets of documents are roaring bitmaps (`svcd.base.docids`), words are lemmas, fields are dotted names. An unknown word, field
-or pair has the empty set; nothing here raises for a name that the index does not know. Bucketed positions are those of
-`svcd.base.positions.bucketed_position`.
+or pair has the empty set; unknown names never raise. See `svcd.base.positions.bucketed_position` for bucketed positions.
 """
 from __future__ import annotations
 
@@ -26,13 +25,13 @@ from svcd.vectors.vector import DocumentVectors
 
 T = TypeVar("T")
 
-# Parts of a cache key; classes can be parts like any other hashable value (mypy looks at how instances are hashed).
+# Parts of a cache key. Classes are listed because mypy checks whether their instances are hashable.
 Key = tuple[Hashable | type, ...]
 # A number, or a text in its stored form (`svcd.schema.field_values`).
 Value = float | str
 
-# Stands before each word and after the last one in `joined_words`. No lemma contains it, for control characters are
-# removed from every token.
+# Precedes each word of `joined_words` and follows the last one. No lemma contains it, because normalization removes control
+# characters.
 WORD_MARK = "\0"
 
 
@@ -40,249 +39,239 @@ class Vocabulary(Protocol):
     """The words of an index."""
 
     def has_word(self, word: str) -> bool:
-        """Does any document hold this word?"""
+        """Return whether any document contains this word."""
 
     def words_with_prefix(self, prefix: str, limit: int | None = None) -> Sequence[str]:
-        """The first `limit` words that start with the prefix, in byte order, the prefix itself included."""
+        """Return the first `limit` words that start with the prefix, in byte order, including the prefix itself."""
 
     def first_characters(self) -> Sequence[str]:
-        """The distinct first characters of all words."""
+        """Return the distinct first characters of all words."""
 
     def joined_words(self, character: str) -> str:
-        """All words that begin with the character, in byte order, a WORD_MARK around each.
+        """Return all words that begin with the character, in byte order, each between two WORD_MARKs; "" without words.
 
-        "" when there is none. Asked for each query word that may have typos: keep it.
+        Called for each query word that may have typos, so implementations should cache it.
         """
 
 
 class DocumentWords(Protocol):
-    """The words of one document. fields: those that hold words; occurrences are those of `svcd.base.positions`."""
+    """The words of one document. See `svcd.base.positions` for occurrences."""
 
     docid: int
 
     @property
     def fields(self) -> Sequence[str]:
-        """The fields that hold words, by their numbers in the document."""
+        """The fields that contain words, by their numbers in the document."""
 
     def occurrences(self, word: str) -> list[int]:
-        """The occurrences of a word, ascending. Asked for the same words again and again: keep them."""
+        """Return the occurrences of a word, ascending. Called often for the same words, so implementations should cache it."""
 
     def occurrences_of_any(self, words: Collection[str]) -> list[int]:
-        """The occurrences of any of these words, in any order."""
+        """Return the occurrences of any of these words, in any order."""
 
     def occurrences_of_prefix(self, prefix: str) -> list[int]:
-        """The occurrences of all words that start with a prefix."""
+        """Return the occurrences of all words that start with a prefix."""
 
     def length(self, field: int) -> int:
-        """The number of words of the field with this number."""
+        """Return the number of words in the field with this number."""
 
 
 class Terms(Protocol):
     """The postings and the forward index of an index: the documents of words, and the words of documents."""
 
     def indexed_fields(self) -> Sequence[str]:
-        """Attributes that hold at least one word, in field-number order."""
+        """Return the attributes that contain at least one word, in field-number order."""
 
     # Documents of words
 
     def word_docids(self, word: str) -> DocIds:
-        """Documents with the word in any field."""
+        """Return the documents with the word in any field."""
 
     def word_fields(self, word: str) -> Sequence[str]:
-        """Fields that hold the word."""
+        """Return the fields that contain the word."""
 
     def word_field_docids(self, word: str, field: str) -> DocIds:
-        """Documents with the word in this field."""
-
-    def word_positions(self, word: str) -> Sequence[int]:
-        """Bucketed positions of the word over all fields, ascending."""
+        """Return the documents with the word in this field."""
 
     def word_position_docids(self, word: str, bucketed: int) -> DocIds:
-        """Documents with the word at this bucketed position of any field."""
+        """Return the documents with the word at this bucketed position of any field."""
 
     def words_docids(self, words: Sequence[str]) -> DocIds:
-        """Union of `word_docids` over many words, most of them rare."""
+        """Return the union of `word_docids` over many words, which are mostly rare."""
 
     # Documents of the words with a prefix
 
     def prefix_docids(self, prefix: str) -> DocIds:
-        """Union of `word_docids` over the words that start with the prefix."""
+        """Return the union of `word_docids` over the words that start with the prefix."""
 
     def prefix_fields(self, prefix: str) -> Sequence[str]:
-        """Fields that hold a word that starts with the prefix."""
+        """Return the fields that contain a word that starts with the prefix."""
 
     def prefix_field_docids(self, prefix: str, field: str) -> DocIds:
-        """Union of `word_field_docids` over the words that start with the prefix."""
-
-    def prefix_positions(self, prefix: str) -> Sequence[int]:
-        """Bucketed positions of the words that start with the prefix, ascending."""
+        """Return the union of `word_field_docids` over the words that start with the prefix."""
 
     def prefix_position_docids(self, prefix: str, bucketed: int) -> DocIds:
-        """Union of `word_position_docids` over the words that start with the prefix."""
+        """Return the union of `word_position_docids` over the words that start with the prefix."""
 
-    # Documents of pairs of words. With candidates the answer need only be right for these documents: it may then come
-    # from their forward index rows.
+    # Documents of pairs of words. With `candidates` the result only has to be exact for these documents, so that it can be
+    # computed from their forward index rows.
 
-    def pair_docids(
-        self, distance: int, left: str, right: str, candidates: DocIds | None = None
-    ) -> DocIds:
-        """Documents whose smallest distance from left to right, in that order, is 1, 2 or 3."""
+    def pair_docids(self, distance: int, left: str, right: str, candidates: DocIds | None = None) -> DocIds:
+        """Return the documents with this smallest distance (1, 2 or 3) from left to right, in that order."""
 
-    def prefix_pair_docids(
-        self, distance: int, left: str, prefix: str, candidates: DocIds | None = None
-    ) -> DocIds:
-        """Union of `pair_docids` over the right words that start with the prefix."""
+    def prefix_pair_docids(self, distance: int, left: str, prefix: str, candidates: DocIds | None = None) -> DocIds:
+        """Return the union of `pair_docids` over the right words that start with the prefix."""
 
     def near_docids(
         self, distance: int, lefts: Sequence[str], rights: Sequence[str], prefix: str | None, candidates: DocIds
     ) -> DocIds:
-        """Candidates whose smallest distance between a left and a right word is 1, 2 or 3; in the wrong order it is one more.
+        """Return the candidates with this smallest distance (1, 2 or 3) between a left and a right word.
 
-        prefix: all words that start with it are right ones as well, but in the right order only. Documents with a smaller
-        distance may be in the answer, too.
+        The wrong order adds 1 to a distance. prefix: words that start with it count as right words too, but only in the right
+        order. The result may include documents with a smaller distance.
         """
 
     def field_count_docids(self, field: str, count: int) -> DocIds:
-        """Documents whose field has exactly so many words (1 to 30; else the empty set)."""
+        """Return the documents whose field has exactly `count` words; the empty set if count is not from 1 to 30."""
 
     # Words of documents
 
     def document_words(self, docids: Sequence[int]) -> Iterator[DocumentWords]:
-        """The words of a few documents, in the order asked, from the forward index.
+        """Yield the words of a few documents, in the given order, from the forward index.
 
-        Looking into some dozens of documents is cheaper than asking for every position in the index.
+        Reading some dozens of documents is cheaper than looking up every position in the inverted index.
         """
 
 
 class Values(Protocol):
-    """The values of fields: of those of which `field_values.kept_fields` has some kept; other fields have none.
+    """The values of the fields that `field_values.kept_fields` selects; other fields are empty.
 
-    Numbers ascend by value, -0.0 before 0.0, texts by the bytes of their stored form.
+    Numbers ascend by value, -0.0 before 0.0; texts ascend by the bytes of their stored form.
     """
 
     def present_docids(self, field: str) -> DocIds:
-        """Documents that have the field, be it null."""
+        """Return the documents that have the field, even if it is null."""
 
     def null_docids(self, field: str) -> DocIds:
-        """Documents in which the field is null."""
+        """Return the documents in which the field is null."""
 
     def empty_docids(self, field: str) -> DocIds:
-        """Documents in which the field is an empty text, array or object."""
+        """Return the documents in which the field is an empty text, array or object."""
 
     def value_docids(self, field: str, value: Value) -> DocIds:
-        """Documents with this value."""
+        """Return the documents with this value."""
 
     def values_docids(self, field: str, values: Sequence[Value]) -> DocIds:
-        """Union of `value_docids` over many values of both kinds."""
+        """Return the union of `value_docids` over many values of both kinds."""
 
     def containing_docids(self, field: str, part: str) -> DocIds:
-        """Documents with a text that contains another one, which is in normal form and not empty."""
+        """Return the documents with a text that contains `part`, which is in normal form and not empty."""
 
     def range_docids(
         self, field: str, low: Value | None, high: Value | None, has_low: bool = True, has_high: bool = True
     ) -> DocIds:
-        """Documents with a value from low to high, which are of one kind; None for one without bound.
+        """Return the documents with a value from low to high, which have the same kind; None for no bound.
 
-        has_low, has_high: do the bounds belong to the range?
+        has_low, has_high: whether the range includes the bounds.
         """
 
     def kind_docids(self, field: str, kind: type[Value]) -> DocIds:
-        """Documents with any value of a kind, `float` or `str`."""
+        """Return the documents with any value of a kind, `float` or `str`."""
 
     def ordered_values(
         self, field: str, kind: type[Value], ascending: bool = True, among: DocIds | None = None
     ) -> Iterator[tuple[Value, DocIds]]:
-        """The values of a kind with their documents (perhaps none), in order; read as they are asked for.
+        """Yield the values of a kind with their documents, in order; the sets may be empty. Reads lazily.
 
-        among: the only documents that count.
+        among: restricts the documents.
         """
 
     def distinct_values(self, field: str, kind: type[Value]) -> Sequence[Value]:
-        """All values of a kind, ascending."""
+        """Return all values of a kind, ascending."""
 
     def few_values(self, field: str, kind: type[Value]) -> Sequence[Value] | None:
-        """All values of a kind, ascending, perhaps with some that no document has any more; None when they are many."""
+        """Return all values of a kind, ascending; None if they are many. Some may no longer occur in any document."""
 
     def value_counts(self, field: str, kind: type[Value]) -> Sequence[int]:
-        """For each of `distinct_values`, how many documents have it."""
+        """Return the number of documents with each of `distinct_values`."""
 
     def doc_values(self, field: str, kind: type[Value], documents: int | None = None) -> DocValues | None:
-        """The values of a kind by document; for fields with many of them, as all rows are read for it.
+        """Return the values of a kind by document, for fields with many values: it reads all rows of the field.
 
-        documents: None while it is quicker to look into so many documents, which will be done then.
+        documents: number of documents that the caller would read otherwise; the result is None while that is faster.
         """
 
     def field_values(self, field: str, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
-        """(docid, its values, each once) of documents, in the order asked; for few: it looks into each of them."""
+        """Yield (docid, its distinct values) in the given order; reads each document, so only for few documents."""
 
     def spelling(self, field: str, value: str, docid: int) -> str:
-        """A text as a document that has it spells it."""
+        """Return the spelling of a text in a document that contains it."""
 
     def sort_buckets(
         self, field: str, ascending: bool, candidates: DocIds
     ) -> Iterator[tuple[Value | None, DocIds]]:
-        """The candidates by their value of the field, best first (docs/ranking.md#sort), None last."""
+        """Yield the candidates by their value of the field, best first (docs/ranking.md#sort); None last."""
 
 
 class Geo(Protocol):
     """The points of documents while `_geo` is filterable or sortable, their geometries while `_geojson` is filterable."""
 
     def located_docids(self) -> DocIds:
-        """Documents that have a point."""
+        """Return the documents with a point."""
 
     def points(self, docids: Sequence[int]) -> Iterator[tuple[int, Point]]:
-        """(docid, point) of those of some documents that have one, in no order."""
+        """Yield (docid, point) of the documents with a point, in no order."""
 
     def nearest(self, point: Point, candidates: DocIds) -> Iterator[tuple[int, Point]]:
-        """(docid, point) of the candidates that have one, nearest first, equally near ones by docid; as asked for."""
+        """Yield (docid, point) of the candidates with a point, nearest first, then by docid. Reads lazily."""
 
     def docids_within(self, point: Point, metres: float) -> DocIds:
-        """Documents whose point is at most so far away."""
+        """Return the documents with a point at most `metres` away."""
 
     def geometries_meeting(self, sides: Bounds) -> Iterator[tuple[int, Bounds]]:
-        """(docid, the box around its geometry) of the documents whose box meets a box, in no order.
+        """Yield (docid, bounding box of its geometry) of the documents whose box intersects `sides`, in no order.
 
-        Boxes are south, west, north and east in degrees, sides included; none goes over the antimeridian.
+        Boxes are south, west, north and east in degrees and include their sides; no box crosses the antimeridian.
         """
 
     def wide_geometries(self) -> Sequence[tuple[int, Bounds]]:
         """The same of those that may go over the antimeridian, or around a pole: svcd.geo.geometry.is_wide()."""
 
     def geometry(self, docid: int) -> bytes:
-        """The geometry of a document that has one, as it was kept."""
+        """Return the stored geometry of a document with a geometry."""
 
 
 class Vectors(Protocol):
-    """The vectors of documents, by the name of the embedder of the settings that they belong to (docs/vectors.md).
+    """The vectors of documents, by the name of their embedder in the settings (docs/vectors.md).
 
-    An embedder without vectors, and a name that is none, have empty answers.
+    For an embedder without vectors, and for an unknown name, results are empty.
     """
 
     def dimensions(self, embedder: str) -> int | None:
-        """The length of the embedder's vectors, None while it is not known."""
+        """Return the length of the embedder's vectors; None while it is unknown."""
 
     def embedded_docids(self, embedder: str) -> DocIds:
-        """Documents that have a vector."""
+        """Return the documents with a vector."""
 
     def user_provided_docids(self, embedder: str) -> DocIds:
-        """Documents of which a user has given the vectors; perhaps none at all."""
+        """Return the documents with vectors that a user provided; may be empty."""
 
     def fixed_docids(self, embedder: str) -> DocIds:
-        """Documents whose vectors are not made again (`regenerate` is false); perhaps none at all."""
+        """Return the documents whose vectors are not regenerated (`regenerate` is false); may be empty."""
 
     def fragment_docids(self, embedder: str, fragment: str) -> DocIds:
-        """Documents with a vector that was made of this indexing fragment."""
+        """Return the documents with a vector for this indexing fragment."""
 
     def document_vectors(self, docids: Sequence[int], embedder: str) -> Iterator[tuple[int, DocumentVectors]]:
-        """(docid, vectors) of those of some documents that have an entry for the embedder, in no order."""
+        """Yield (docid, vectors) of the documents with an entry for the embedder, in no order."""
 
     def nearest(
         self, embedder: str, vector: array[float], candidates: DocIds, limit: int
     ) -> Sequence[tuple[float, int]]:
-        """(distance, docid) of the `limit` nearest vectors of the candidates, nearest first, equally near ones by docid.
+        """Return (distance, docid) of the `limit` nearest vectors of the candidates, nearest first, then by docid.
 
-        A document is named once, with its nearest vector; the further ones of it count for the limit, so that there may be
-        fewer documents. vector: of the embedder's length.
+        Each document occurs once, with its nearest vector. Its other vectors count towards the limit, so that the result may
+        be shorter. vector: has the length of the embedder's vectors.
         """
 
 
@@ -291,11 +280,11 @@ class Reader(Protocol):
 
     @property
     def settings(self) -> IndexSettings:
-        """The settings with their defaults; the same object while they do not change."""
+        """The settings with their defaults; the same object until they change."""
 
     @property
     def primary_key(self) -> str | None:
-        """The attribute that identifies documents, None while the index has none."""
+        """The attribute that identifies documents; None while it is not set."""
 
     @property
     def state(self) -> Hashable:
@@ -322,28 +311,28 @@ class Reader(Protocol):
         """The vectors of documents."""
 
     def cached(self, key: Key, make: Callable[[], T]) -> T:
-        """make(), cached under the key for later readers until the index is written to.
+        """Return make(), cached under the key for later readers until the next write to the index.
 
-        For what follows from the state of the index alone and takes long to compute; never None.
+        make: must depend only on the state of the index, and never return None. Use it for slow computations.
         """
 
     def all_docids(self) -> DocIds:
-        """Every document of the index."""
+        """Return all documents of the index."""
 
     def fields(self) -> Sequence[str]:
-        """All attributes that any document ever had, in field-number order."""
+        """Return all attributes that any document ever had, in field-number order."""
 
     def documents(self, docids: Sequence[int]) -> Sequence[str]:
-        """The documents as compact JSON texts, members in field-number order; in the order asked."""
+        """Return the documents as compact JSON texts, in the given order; members are in field-number order."""
 
     def documents_utf8(self, docids: Sequence[int]) -> Sequence[bytes]:
-        """As documents(), in UTF-8: of long ones it takes a fourth of the memory at times."""
+        """As documents(), in UTF-8, which for long documents can need a quarter of the memory."""
 
     def average_document_size(self) -> int:
-        """Bytes that the JSON text of a document usually has, at least 1."""
+        """Return the average size of the JSON text of a document in bytes; at least 1."""
 
     def identified_docids(self, document_ids: Sequence[str]) -> Mapping[str, int]:
-        """Identifier -> docid, of those identifiers that some document has."""
+        """Return identifier -> docid, for the identifiers that exist."""
 
     def identified_documents(self, document_ids: Sequence[str]) -> Mapping[str, str]:
-        """Identifier -> the JSON text of the document, of those identifiers that some document has."""
+        """Return identifier -> JSON text of the document, for the identifiers that exist."""
