@@ -97,10 +97,7 @@ def service() -> Iterator[ScriptedServer]:
 
 
 @pytest.fixture
-def no_word_lists() -> Iterator[None]:
-    """As if the extra `languages` were not installed, which is all that the oracle knows."""
-    for language in segmenters.LISTS:
-        segmenters.offer_word_lists(language, lambda: None)
-    yield
-    for language in segmenters.LISTS:
-        segmenters.offer_word_lists(language, None)
+def no_word_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the extra `languages` were not installed; the oracle has no other mode."""
+    monkeypatch.setattr(segmenters, "load_word_list", lambda language: None)
+    monkeypatch.setattr(segmenters, "_made", {})

@@ -1,7 +1,7 @@
 """Normalization: from the text of a token to its lemma (docs/text-analysis.md#normalization).
 
-Everything works on *parts*: what each character of the token has become, in order. Joined they are the lemma; separate they tell
-which characters became the beginning of a lemma.
+All steps work on *parts*: the normalized form of each character of the token, in order. Joined, the parts are the lemma;
+separately, they tell which characters became the beginning of a lemma.
 """
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _ARABIC_LETTERS = str.maketrans({"ـ": "", "أ": "ا", "إ": "ا", "آ": "ا", "
 _LATIN_QUOTES_AND_LIGATURES = str.maketrans(
     {"\u2018": "'", "\u2019": "'", "\u201b": "'", "œ": "oe", "Œ": "oe", "æ": "ae", "Æ": "ae"}
 )
-# Vietnamese and Turkish letters, mapped after marks are removed.
+# Vietnamese and Turkish letters, mapped after the removal of marks.
 _LATIN_LETTERS = str.maketrans({"Ð": "d", "Đ": "d", "đ": "d", "ð": "d", "ı": "i"})
 
 
 def decompose(text: str) -> str:
-    """A text decomposed and without control characters: the form in which stop words and separators are compared."""
+    """Return a text decomposed and without control characters: the form for comparing stop words and separators."""
     if text.isascii():
         return _CONTROL.sub("", text)
     return "".join(_decomposed(text))
 
 
 def lemma_of(text: str, script: str, language: str | None) -> str:
-    """The lemma of the text of a token."""
+    """Return the lemma of the text of a token."""
     if text.isascii() and script != ARABIC:
         plain = _CONTROL.sub("", text)
         return plain.lower() if script in _BICAMERAL else plain
@@ -54,12 +54,12 @@ def lemma_of(text: str, script: str, language: str | None) -> str:
 
 
 def parts_of(text: str, script: str, language: str | None) -> Parts:
-    """What each character of a token becomes in its lemma, maybe \"\"."""
+    """Return the normalized form of each character of a token; may be \"\"."""
     parts = _decomposed(text)
     if script == ARABIC and language == "pes":
         parts = _translated(parts, _PERSIAN)
     if script in _BICAMERAL and any(map(_has_upper, parts)):
-        parts = ["".join(map(str.lower, part)) for part in parts]  # letter by letter, so that there is no final sigma
+        parts = ["".join(map(str.lower, part)) for part in parts]  # letter by letter, to avoid the final sigma
     steps = _STEPS.get(script)
     if steps is not None:
         parts = steps(parts, language)

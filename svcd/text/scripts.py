@@ -1,7 +1,7 @@
-"""Cuts a text where its script changes, and detects the language of a group of one script.
+"""Cut a text at changes of script, and detect the language of a group of one script.
 
-Follows docs/text-analysis.md#scripts and docs/text-analysis.md#languages. Also the tables of characters that scripts, separators
-and normalization need; each is read from `data/` when it is first used.
+Follows docs/text-analysis.md#scripts and docs/text-analysis.md#languages. This module also has the tables of characters for
+scripts, separators and normalization; the first use of a table reads it from `data/`.
 """
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import pkgutil
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -20,8 +20,8 @@ CJ, HANGUL, THAI, KHMER, GEORGIAN = "Cj", "Hangul", "Thai", "Khmer", "Georgian"
 ARMENIAN, OTHER = "Armenian", "Other"
 MANDARIN, HIRAGANA, KATAKANA = "Mandarin", "Hiragana", "Katakana"
 
-# In the initial order of the counters of a group; ranges are inclusive. The first row that contains a character counts.
-# Armenian does not separate groups: while grouping, its letters have no script.
+# In the initial order of the counters of a group; ranges are inclusive. The first row that contains a character decides.
+# Armenian does not separate groups: grouping treats its letters as characters without a script.
 _RANGES = (
     (LATIN, "0041-005A 0061-007A 0080-024F 0250-02AF 1D00-1D7F 1D80-1DBF 1E00-1EFF 2100-214F 2C60-2C7F A720-A7FF"
             " AB30-AB6F"),
@@ -53,8 +53,8 @@ _RANGES = (
 COUNTED = tuple(name for name, _ in _RANGES)
 _GROUPED_AS = {MANDARIN: CJ, HIRAGANA: CJ, KATAKANA: CJ}
 
-# For grouping a text is mapped to a string of marks, one for each character: a letter that stands for its script, or one of these
-# for characters that do not separate groups.
+# Grouping maps a text to a string of marks, one for each character: a letter for its script, or one of these marks for
+# characters that do not separate groups.
 _NEUTRAL, _ARMENIAN = " ", "."
 _MARK_OF = {name: chr(ord("A") + row) for row, name in enumerate(COUNTED)}
 _MARK_OF |= {OTHER: _NEUTRAL, ARMENIAN: _ARMENIAN, HIRAGANA: _MARK_OF[MANDARIN], KATAKANA: _MARK_OF[MANDARIN]}
@@ -62,15 +62,15 @@ _SCRIPT_OF = {mark: _GROUPED_AS.get(name, name) for name, mark in _MARK_OF.items
 _SCRIPTED = re.compile(rf"[^{_NEUTRAL}{_ARMENIAN}]")
 
 _ASCII_LETTER = re.compile("[A-Za-z]")
-# Characters that may belong to another script than Latin. Most texts have none of them (but Latin letters, marks, punctuation,
-# symbols): they are one group, which a search finds out faster than looking at each character.
+# Characters that may belong to a script other than Latin. Most texts contain only Latin letters, marks, punctuation and symbols,
+# and are one group; searching for this pattern is faster than checking each character.
 _PERHAPS_NOT_LATIN = re.compile("[^\x00-\u036f\u1d00-\u1dff\u1e00-\u1eff\u2000-\u2c5f]")
 _LATIN_LETTER = re.compile("[A-Za-z\x80-\u02af\u1d00-\u1dbf\u1e00-\u1eff\u2100-\u214f]")
 
 _CHINESE = frozenset({"cmn", "zho"})
 _ARABIC_LETTERED = ("ara", "urd", "pes")
 
-# A text of Han characters with a larger share of kana is Japanese.
+# A text of Han characters with a larger proportion of kana is Japanese.
 _KANA_SHARE = 0.05
 _MAX_RANKED_TRIGRAMS = 600  # of a text
 _PROFILE_TRIGRAMS = 300  # of a language profile; also the distance of a trigram that the text lacks
@@ -87,16 +87,29 @@ class Group(NamedTuple):
 
 
 def groups(text: str) -> list[Group]:
-    """Cut a text where its script changes. Characters without a script belong to the group before them."""
+    """Cut a text at changes of script. Characters without a script belong to the group before them."""
     if text.isascii():
         return _single(text, _ASCII_LETTER)
     if not _PERHAPS_NOT_LATIN.search(text):
         return _single(text, _LATIN_LETTER)
-    return _mixed(text)
+    marks = text.translate(_MARKS)
+    found = []
+    start = 0
+    while start < len(text):
+        scripted = _SCRIPTED.search(marks, start)
+        mark = scripted[0] if scripted else _NEUTRAL
+        change = _change_from(mark).search(marks, scripted.end()) if scripted else None
+        end = change.start() if change else len(text)
+        script = _SCRIPT_OF[mark]
+        if _ARMENIAN in marks[start:end]:  # only Armenian letters can outnumber the letters of the group's script
+            script = main_script(text[start:end])
+        found.append(Group(start, end, _GROUPED_AS.get(script, script)))
+        start = end
+    return found
 
 
 def script_of(character: str) -> str:
-    """The script of one character, with Mandarin, Hiragana and Katakana as three."""
+    """Return the script of one character; Mandarin, Hiragana and Katakana are separate scripts."""
     point = ord(character)
     for first, last, name in _SPANS:
         if first <= point <= last:
@@ -105,7 +118,7 @@ def script_of(character: str) -> str:
 
 
 def script_of_whole(text: str) -> str:
-    """The script of a text as a whole, which is not cut."""
+    """Return the script of a text as a whole, without cutting it."""
     if text.isascii() or not _PERHAPS_NOT_LATIN.search(text):
         return LATIN if _LATIN_LETTER.search(text) else OTHER
     script = main_script(text)
@@ -113,7 +126,7 @@ def script_of_whole(text: str) -> str:
 
 
 def count_scripts(text: str) -> list[tuple[str, int]]:
-    """(script, number of characters), in the final order of the counters: each hit moves a counter one place forward."""
+    """Return (script, number of characters) in the final order of the counters: each hit moves a counter one place forward."""
     counters: list[tuple[str, int]] = [(name, 0) for name in COUNTED]
     for script in map(script_of, text):
         place = next((place for place, counter in enumerate(counters) if counter[0] == script), None)
@@ -126,7 +139,7 @@ def count_scripts(text: str) -> list[tuple[str, int]]:
 
 
 def main_script(text: str) -> str:
-    """The script with the highest counter; of equal counters the one nearer to the front."""
+    """Return the script with the highest counter; among equal counters, the first one."""
     name, count = max(count_scripts(text), key=lambda counter: counter[1])
     return name if count else OTHER
 
@@ -137,50 +150,26 @@ def _single(text: str, letter: re.Pattern[str]) -> list[Group]:
     return [Group(0, len(text), LATIN if letter.search(text) else OTHER)]
 
 
-def _mixed(text: str) -> list[Group]:
-    marks = text.translate(_MARKS)
-    found = []
-    start = 0
-    while start < len(text):
-        scripted = _SCRIPTED.search(marks, start)
-        mark = scripted[0] if scripted else _NEUTRAL
-        change = _change_from(mark).search(marks, scripted.end()) if scripted else None
-        end = change.start() if change else len(text)
-        found.append(Group(start, end, _group_script(text[start:end], marks[start:end], mark)))
-        start = end
-    return found
-
-
-def _group_script(text: str, marks: str, mark: str) -> str:
-    if _ARMENIAN not in marks:  # the only letters that can outnumber those of the script of the group
-        return _SCRIPT_OF[mark]
-    script = main_script(text)
-    return _GROUPED_AS.get(script, script)
-
-
 @cache
 def _change_from(mark: str) -> re.Pattern[str]:
     return re.compile(rf"[^{_NEUTRAL}{_ARMENIAN}{mark}]")
 
 
-def _spans() -> list[tuple[int, int, str]]:
-    spans = []
-    for name, ranges in _RANGES:
-        for span in ranges.split():
-            first, _, last = span.partition("-")
-            spans.append((int(first, 16), int(last or first, 16), name))
-    return spans
+def _ranges(text: str) -> list[tuple[int, int]]:
+    """Parse ranges of hexadecimal code points: `0041-005A A69F` -> (first, last) of each."""
+    spans = (span.partition("-") for span in text.split())
+    return [(int(first, 16), int(last or first, 16)) for first, _, last in spans]
 
 
 class _Marks(dict[int, str]):
-    """Code point -> mark, filled on demand."""
+    """Map a code point to its mark; filled on demand."""
 
     def __missing__(self, point: int) -> str:
         mark = self[point] = _MARK_OF[script_of(chr(point))]
         return mark
 
 
-_SPANS = _spans()
+_SPANS = [(first, last, name) for name, ranges in _RANGES for first, last in _ranges(ranges)]
 _MARKS = _Marks()
 
 
@@ -188,36 +177,25 @@ _MARKS = _Marks()
 
 
 def detect_language(text: str, script: str, locales: Sequence[str] | None) -> str | None:
-    """The language (ISO 639-3) of a group of one script, or None. locales: the allowed languages; None or empty for all."""
+    """Return the language (ISO 639-3) of a group of one script, or None. locales: allowed languages; None or empty for all."""
     allowed = [long_form(locale) for locale in locales or ()]
     if len(allowed) == 1:
         return allowed[0]
-    if script == LATIN:
-        return None
     if script == CJ:
-        return _chinese_or_japanese(text, allowed)
+        counts = count_scripts(text)
+        winner = max(counts, key=lambda counter: counter[1])[0]
+        of = dict(counts)
+        kana = of[HIRAGANA] + of[KATAKANA]
+        if winner != MANDARIN or (allowed and _CHINESE.isdisjoint(allowed)):
+            return "jpn"
+        return "jpn" if kana / (of[MANDARIN] + kana) > _KANA_SHARE else "cmn"
     if script == ARABIC:
-        return _arabic_lettered(text, allowed)
+        candidates = [language for language in _ARABIC_LETTERED if not allowed or language in allowed]
+        if len(candidates) < 2:
+            return candidates[0] if candidates else None
+        ranks, profiles = _trigram_ranks(text), arabic_trigrams()
+        return max(candidates, key=lambda language: _similarity(ranks, profiles[language]))
     return None
-
-
-def _chinese_or_japanese(text: str, allowed: Collection[str]) -> str:
-    counts = count_scripts(text)
-    winner = max(counts, key=lambda counter: counter[1])[0]
-    of = dict(counts)
-    kana = of[HIRAGANA] + of[KATAKANA]
-    if winner != MANDARIN or (allowed and _CHINESE.isdisjoint(allowed)):
-        return "jpn"
-    return "jpn" if kana / (of[MANDARIN] + kana) > _KANA_SHARE else "cmn"
-
-
-def _arabic_lettered(text: str, allowed: Collection[str]) -> str | None:
-    candidates = [language for language in _ARABIC_LETTERED if not allowed or language in allowed]
-    if len(candidates) < 2:
-        return candidates[0] if candidates else None
-    ranks = _trigram_ranks(text)
-    profiles = arabic_trigrams()
-    return max(candidates, key=lambda language: _similarity(ranks, profiles[language]))
 
 
 def _trigram_ranks(text: str) -> dict[str, int]:
@@ -250,49 +228,41 @@ def _read_table(name: str) -> dict[str, Any]:
 
 @cache
 def default_separators() -> frozenset[str]:
-    """The default separators: 1,052 strings."""
+    """Return the default separators: 1,052 strings."""
     separators = _read_table("separators")
     return frozenset(separators["single"]) | frozenset(separators["longer"])
 
 
 @cache
 def hard_separators() -> frozenset[str]:
-    """The separators that are hard ones."""
+    """Return the hard separators."""
     hard = _read_table("separators")["hard"]
     return frozenset(hard["single"]) | frozenset(hard["longer"])
 
 
 @cache
 def nonspacing_marks() -> frozenset[str]:
-    """The characters that normalization removes as marks; not the whole category Mn."""
-    return frozenset(chr(code) for first, last in _ranges("nonspacing-marks") for code in range(first, last + 1))
+    """Return the characters that normalization removes as marks; not the whole category Mn."""
+    ranges = _ranges(_read_table("nonspacing-marks")["ranges"])
+    return frozenset(chr(code) for first, last in ranges for code in range(first, last + 1))
 
 
 @cache
 def alphabetic_marks() -> str:
-    """The characters that are alphabetic but no letters (vowel signs ...), as ranges for the set of a pattern."""
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in _ranges("alphabetic-marks"))
-
-
-def _ranges(name: str) -> list[tuple[int, int]]:
-    """The first and last code points of a table's ranges."""
-    spans = (span.partition("-") for span in _read_table(name)["ranges"].split())
-    return [(int(first, 16), int(last or first, 16)) for first, _, last in spans]
+    """Return the alphabetic characters that are not letters (such as vowel signs), as ranges for a character set of a pattern."""
+    ranges = _ranges(_read_table("alphabetic-marks")["ranges"])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
 
 
 @cache
 def ideograph_variants() -> dict[int, int]:
-    """Han character -> the variant that is indexed, for str.translate(): 4,000 pairs."""
+    """Return Han character -> indexed variant, for str.translate(): 4,000 pairs."""
     variants = _read_table("kvariants")
     return str.maketrans(variants["from"], variants["to"])
 
 
 @cache
 def arabic_trigrams() -> dict[str, dict[str, int]]:
-    """Language -> trigram -> rank, for languages in Arabic script."""
-    profiles = _read_table("arabic-trigrams")
-    return {language: _ranks(letters) for language, letters in profiles.items()}
-
-
-def _ranks(letters: str) -> dict[str, int]:
-    return {letters[start : start + 3]: start // 3 for start in range(0, len(letters), 3)}
+    """Return language -> trigram -> rank, for languages in Arabic script."""
+    return {language: {letters[start : start + 3]: start // 3 for start in range(0, len(letters), 3)}
+            for language, letters in _read_table("arabic-trigrams").items()}

@@ -1,10 +1,10 @@
-"""Segmenters: cut text without spaces between words, by word lists (docs/text-analysis.md#segmentation-with-word-lists).
+"""Segmenters: cut text without spaces into words, by word lists (docs/text-analysis.md#segmentation-with-word-lists).
 
-A segmenter is made, and its word list loaded, for the first text that needs it. Without a list Chinese is cut into single
-characters; Thai, Khmer and German are not cut. The packages that contain lists are located but never imported: only the file of
-the list is read, also from a zip file.
+The first text that needs a segmenter creates it and loads its word list. Without a list, Chinese is cut into single characters;
+Thai, Khmer and German are not cut. svcd locates the packages that contain lists, but never imports them: it reads only the file
+of the list, which may be in a zip file.
 
-Threads: any thread may ask for a segmenter; `_lock` keeps two threads from loading the same list.
+Threads: any thread may request a segmenter; `_lock` keeps two threads from loading the same list.
 """
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 Segmenter = Callable[[str], Iterator[str]]
 
-# Between word and frequency. It sorts before all characters of words, so that a word precedes those of which it is a prefix.
+# Between word and frequency. It sorts before all characters of words, so that a word precedes longer words with this prefix.
 _TAB = b"\t"
-# Between two lines: a byte that never occurs in UTF-8, so that no search text matches across lines.
+# Between two lines: a byte that never occurs in UTF-8, so that a search text never matches across lines.
 _EDGE = b"\xff"
-# Bisection finds every 32nd line: a smaller distance takes more memory, a larger one more time to search between them.
+# Bisection finds every 32nd line: a smaller stride takes more memory, a larger one more time to search between these lines.
 STRIDE = 32
-# Cached look-ups of a list: about 2 MB, for the characters and pairs of which most text consists; this doubles the speed.
+# Cached look-ups of a list: about 2 MB, for the characters and pairs of most text; the cache doubles the speed.
 _CACHED_LOOKUPS = 8192
 
 _ARTICLES = ("ال", "أل", "إل", "آل", "ٱل")
-_ARTICLE_BYTES = 4  # a piece of at most so many bytes is the article itself or a word that begins like it
-# Runs of characters that are segmented as Chinese; others stand alone.
+_ARTICLE_BYTES = 4  # a piece up to this size is the article itself or a word that begins like it
+# Runs of characters that are segmented as Chinese; each other character is a piece of its own.
 _CHINESE_RUN = (
     "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ebe0\U0002f800-\U0002fa1fA-Za-z0-9+#&._%-]+)"
 )
@@ -69,27 +69,24 @@ class WordList:
         places = list(accumulate((len(block) + len(_EDGE) for block in blocks), initial=0))
         self._text = _EDGE.join([b"", *blocks, b""])
         del blocks
-        self._firsts = [self._line_at(place) for place in places[:-1]]
+        self._firsts = [self._text[place + 1 : self._text.index(_EDGE, place + 1)] for place in places[:-1]]
         self._places = array("L", places)
         self._cached_find = lru_cache(_CACHED_LOOKUPS)(self._find)
 
     @classmethod
     def of(cls, frequencies: Mapping[str, int]) -> WordList:
-        """The list of these words."""
+        """Return the list of these words."""
         return cls(b"%b%b%d" % (word.encode(), _TAB, frequency) for word, frequency in frequencies.items())
 
-    def _line_at(self, place: int) -> bytes:
-        return self._text[place + 1 : self._text.index(_EDGE, place + 1)]
-
     def look(self, text: str) -> tuple[int, bool]:
-        """(frequency of a word, 0 if it is not listed; is it a prefix of longer words?)."""
+        """Return the frequency of a word, 0 if it is not listed, and whether it is a prefix of longer words."""
         return self._cached_find(text)
 
     def _find(self, text: str) -> tuple[int, bool]:
         sought = text.encode()
         block = bisect_right(self._firsts, sought)
         sought = _EDGE + sought
-        # The first line with this prefix is in the block before, or it is the first of this block.
+        # The first line with this prefix is in the block before, or is the first line of this block.
         place = self._text.find(sought, self._places[max(block - 1, 0)], self._places[block] + len(sought))
         if place < 0:
             return 0, False
@@ -101,9 +98,9 @@ class WordList:
 
 
 def _sorted_parts(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """The distinct lines in order, those with the same first two bytes at a time.
+    """Yield the distinct lines in order, in lists of lines with the same first two bytes.
 
-    As objects of their own all lines of the list for Chinese would take 25 MB, five times as much as joined.
+    As separate objects, the lines of the list for Chinese would take 25 MB, five times as much as joined.
     """
     joined: defaultdict[bytes, bytearray] = defaultdict(bytearray)
     for start, run in groupby(lines, itemgetter(slice(2))):
@@ -131,7 +128,7 @@ def _plain(path: ListFile) -> Iterator[bytes]:
 def read_compound_parts(path: ListFile) -> Iterator[bytes]:
     """Read parts of compounds with their endings: `land/es` is Land and Landes, at the beginning of a compound or inside.
 
-    Parts with a capital are only found at the beginning: inside other words they are mostly coincidence, as `ring` in
+    Parts with a capital match only at the beginning: inside other words, matches are mostly coincidence, as `ring` in
     `bringen`.
     """
     for entry in path.read_text(encoding="utf-8").split():
@@ -142,7 +139,7 @@ def read_compound_parts(path: ListFile) -> Iterator[bytes]:
 
 
 class _Source(NamedTuple):
-    """Where a list is installed. package: the name of its import package; read: file -> lines for WordList."""
+    """The file of an installed list. package: name of its import package. read: file -> lines for WordList."""
 
     language: str
     package: str
@@ -150,8 +147,8 @@ class _Source(NamedTuple):
     read: Callable[[ListFile], Iterator[bytes]]
 
 
-# Of the packages for Thai this small one has the list that clients of the interface expect. No package has the Khmer list of ICU,
-# or a list of German parts of compounds: that is our own, of the most frequent parts and of words that only look like compounds.
+# For Thai, this small package has the list that clients of the interface expect. No package has the Khmer list of ICU or a list
+# of German parts of compounds. The German list is our own: the most frequent parts, and words that only look like compounds.
 _SOURCES = {
     "cmn": _Source("Chinese", "jieba", "dict.txt", _counted),
     "deu": _Source("German", "svcd.text", "data/german-parts.txt", read_compound_parts),
@@ -160,24 +157,24 @@ _SOURCES = {
 
 
 def missing() -> list[str]:
-    """Names of the languages whose word list could be installed but is not."""
+    """Return the names of the languages whose word list can be installed but is not."""
     return [source.language for source in _SOURCES.values() if _path(source) is None]
 
 
 def is_installed(name: str) -> bool:
-    """True when the word list with this name (ISO 639-3) is installed."""
+    """Return whether the word list with this name (ISO 639-3) is installed."""
     source = _SOURCES.get(name)
     return source is not None and _path(source) is not None
 
 
 def language_of(name: str) -> str | None:
-    """The language of a word list; None when no package has it."""
+    """Return the language of a word list; None if no package has the list."""
     source = _SOURCES.get(name)
     return source.language if source else None
 
 
 def load_word_list(language: str) -> WordList | None:
-    """The word list of a language (ISO 639-3), None when it is not installed. Reads a file of some MB."""
+    """Return the word list of a language (ISO 639-3), None if it is not installed. Reads a file of several MB."""
     source = _SOURCES.get(language)
     path = source and _path(source)
     return WordList(source.read(path)) if source and path else None
@@ -208,9 +205,9 @@ def arabic(piece: str) -> Iterator[str]:
 
 
 class LongestWords:
-    """Cuts the longest listed word at each place.
+    """Cut the longest listed word at each place.
 
-    joins_others: neighbouring characters that begin no word are one piece; otherwise each is a piece.
+    joins_others: whether neighbouring characters that begin no word are one piece, or a piece each.
     """
 
     def __init__(self, words: WordList, *, joins_others: bool) -> None:
@@ -220,7 +217,13 @@ class LongestWords:
     def __call__(self, piece: str) -> Iterator[str]:
         start = loose = 0  # piece[loose:start] begins no word
         while start < len(piece):
-            length = self._length_at(piece, start)
+            length = 0
+            for end in range(start + 1, len(piece) + 1):
+                frequency, is_prefix = self._words.look(piece[start:end])
+                if frequency:
+                    length = end - start
+                if not is_prefix:
+                    break
             if length or not self._joins_others:
                 if loose < start:
                     yield piece[loose:start]
@@ -230,22 +233,12 @@ class LongestWords:
         if loose < start:
             yield piece[loose:start]
 
-    def _length_at(self, piece: str, start: int) -> int:
-        length = 0
-        for end in range(start + 1, len(piece) + 1):
-            frequency, goes_on = self._words.look(piece[start:end])
-            if frequency:
-                length = end - start
-            if not goes_on:
-                break
-        return length
-
 
 class Chinese:
-    """Cuts into the most likely words, and the longer ones of them again into words of two or three characters."""
+    """Cut text into the most likely words, and long words again into words of two or three characters."""
 
     def __init__(self, words: WordList) -> None:
-        self._runs = re.compile(_CHINESE_RUN)  # compiled here because few processes ever meet Chinese
+        self._runs = re.compile(_CHINESE_RUN)  # compiled here because few processes segment Chinese
         self._words = words
         self._log_total = log(words.total or 1)
 
@@ -258,7 +251,7 @@ class Chinese:
                 yield from self._refined(word)
 
     def likeliest_words(self, run: str) -> Iterator[str]:
-        """The words with the greatest sum of log(frequency / total); of equal sums the longer word first."""
+        """Yield the words with the greatest sum of log(frequency / total); for equal sums, the longer word comes first."""
         best = [(0.0, 0)] * (len(run) + 1)
         for start in range(len(run) - 1, -1, -1):
             best[start] = max((weight + best[end][0], end) for weight, end in self._steps(run, start))
@@ -269,13 +262,13 @@ class Chinese:
             start = end
 
     def _steps(self, run: str, start: int) -> Iterator[tuple[float, int]]:
-        """(log(frequency / total), end) of each word that begins at `start`; a single character counts as one."""
+        """Yield (log(frequency / total), end) of each word that begins at `start`; a single character counts as a word."""
         end = start + 1
-        frequency, goes_on = self._words.look(run[start:end])
+        frequency, is_prefix = self._words.look(run[start:end])
         yield log(frequency or 1) - self._log_total, end
-        while goes_on and end < len(run):
+        while is_prefix and end < len(run):
             end += 1
-            frequency, goes_on = self._words.look(run[start:end])
+            frequency, is_prefix = self._words.look(run[start:end])
             if frequency:
                 yield log(frequency) - self._log_total, end
 
@@ -285,12 +278,9 @@ class Chinese:
             return
         start = 0
         while start < len(word):
-            end = start + next((length for length in (2, 3) if self._is_listed(word[start : start + length])), 1)
+            end = start + next((length for length in (2, 3) if self._words.look(word[start : start + length])[0]), 1)
             yield word[start:end]
             start = end
-
-    def _is_listed(self, word: str) -> bool:
-        return self._words.look(word)[0] > 0
 
 
 def _with_ascii_joined(words: Iterator[str]) -> Iterator[str]:
@@ -320,8 +310,8 @@ def _by_likelihood(words: WordList | None) -> Segmenter:
     return Chinese(words or WordList(()))
 
 
-# (script, language) -> (name of its word list, function that makes the segmenter). Thai and Khmer have one segmenter each, so
-# the language of their text is not detected and stays None.
+# (script, language) -> (name of its word list, function that creates the segmenter). Thai and Khmer have one segmenter each, so
+# their language is not detected and stays None.
 _LISTED: dict[tuple[str, str | None], tuple[str, Callable[[WordList | None], Segmenter | None]]] = {
     (LATIN, "deu"): ("deu", _by_compounds),
     (CJ, "cmn"): ("cmn", _by_likelihood),
@@ -338,34 +328,22 @@ _SEGMENTED_SCRIPTS = frozenset(script for script, _ in SEGMENTED)
 # Scripts whose segmentation depends on the language.
 LANGUAGE_DEPENDENT = frozenset({LATIN, CJ, ARABIC})
 
-_Loader = Callable[[], "WordList | None"]
-
-_offered: dict[str, _Loader] = {}
 _made: dict[str, Segmenter | None] = {}
 _lock = threading.Lock()
 
 
-def offer_word_lists(language: str, load: _Loader | None) -> None:
-    """Use another word list for one of LISTS. load: returns it; None for the installed one again."""
-    with _lock:
-        _offered.pop(language, None)
-        if load:
-            _offered[language] = load
-        _made.pop(language, None)
-
-
 def list_of(locale: str) -> str | None:
-    """The word list (one of LISTS) for text of a locale; None where none is needed."""
+    """Return the word list (one of LISTS) for text of a locale; None if the locale needs no list."""
     return _LIST_OF.get(long_form(locale))
 
 
 def may_cut(script: str) -> bool:
-    """True when there is a segmenter for this script in any language."""
+    """Return whether any language of this script has a segmenter."""
     return script in _SEGMENTED_SCRIPTS
 
 
 def segmenter_of(script: str, language: str | None) -> Segmenter | None:
-    """The segmenter for a script and language; None when its text is not cut."""
+    """Return the segmenter for a script and language; None if its text is not cut."""
     pair = (script, language)
     if pair not in _LISTED:
         return _UNLISTED.get(pair)
@@ -373,12 +351,8 @@ def segmenter_of(script: str, language: str | None) -> Segmenter | None:
     try:
         return _made[name]
     except KeyError:
-        return _loaded(name, make)
-
-
-def _loaded(name: str, make: Callable[[WordList | None], Segmenter | None]) -> Segmenter | None:
+        pass
     with _lock:
         if name not in _made:
-            load = _offered.get(name)
-            _made[name] = make(load() if load else load_word_list(name))
+            _made[name] = make(load_word_list(name))
         return _made[name]

@@ -1,6 +1,6 @@
-"""The terms of one text by position: what indexing needs instead of tokens (docs/text-analysis.md#positions-and-gaps).
+"""The terms of one text by position, for indexing (docs/text-analysis.md#positions-and-gaps).
 
-`terms_by_position` is the definition; TermPositionBuilder has faster ways to the same result for most text.
+`terms_by_position` is the definition; TermPositionBuilder computes the same result faster for most text.
 """
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ LONGEST_WORD = 250  # bytes
 # A word after a hard separator is 8 positions after the word before it.
 _HARD_GAP = [""] * 7
 
-# No text with this character is cut by table.
+# The table for ASCII text is not used for a text with this character.
 _HARD_MARK = "\x07"
 
-# ASCII characters that are removed from lemmas, or that are white space but no separators.
+# ASCII characters that lemmas omit, and white space that does not separate words.
 _ODD_ASCII = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def indexed_term(lemma: str) -> str:
-    """The term that is indexed for the lemma of a word; "" when it is blank or too long."""
+    """Return the term to index for the lemma of a word; "" if it is blank or too long."""
     word = lemma.strip()
-    # A character has at most 4 bytes in UTF-8, so most words need not be encoded to know that they are short enough.
+    # A character has at most 4 bytes in UTF-8, so most words are short enough without encoding them.
     if 4 * len(word) > LONGEST_WORD and len(word.encode()) > LONGEST_WORD:
         return ""
     return word
 
 
 def terms_by_position(tokens: Iterable[Token]) -> TermsByPosition:
-    """The terms of a text from its tokens: the definition with which the faster ways must agree."""
+    """Return the terms of a text from its tokens. This is the definition; the faster ways must give the same result."""
     terms: TermsByPosition = []
     is_far = False
     for token in tokens:
@@ -55,18 +55,18 @@ def terms_by_position(tokens: Iterable[Token]) -> TermsByPosition:
 
 
 class TermPositionBuilder:
-    """Finds the terms of texts by position, for one analyzer."""
+    """Compute the terms of texts by position, for one analyzer."""
 
     def __init__(self, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
-        # A separator that is a stop word takes a position, which only the tokens show.
+        # A separator that is a stop word takes a position; only tokens tell.
         is_usual = analyzer.stop_words.isdisjoint(default_separators())
         self._has_default_cuts = analyzer.separators.is_default and is_usual
         self._has_plain_ascii = self._has_default_cuts and not analyzer.stop_words
         self._words: dict[str, _Words] = {}
 
     def of(self, text: str, locales: Sequence[str] | None = None) -> TermsByPosition:
-        """The terms of one text by position, without gaps at the end. locales: the allowed languages."""
+        """Return the terms of one text by position, without gaps at the end. locales: the allowed languages."""
         if self._has_plain_ascii and text.isascii() and _is_plain(LATIN, locales):
             terms = _ascii_terms(text)
         else:
@@ -76,72 +76,73 @@ class TermPositionBuilder:
         return terms
 
     def of_all(self, texts: Sequence[Any], locales: Sequence[str] | None = None) -> TermsByPosition | None:
-        """The terms of several values of an attribute, each 8 positions after the one before; None unless they are plain texts.
+        """Return the terms of several values of an attribute, 8 positions apart; None unless all are plain texts.
 
-        Many attributes are lists of names. A hard separator between two has the same effect, and all are found at once.
+        Many attributes are lists of names. Joining the values with a hard separator has the same effect, in one pass.
         """
         if not self._has_plain_ascii or not _is_plain(LATIN, locales):
             return None
         for text in texts:
-            # A text without any word would leave a gap of its own.
+            # A text without words would add a gap.
             if not isinstance(text, str) or not text.isascii() or not text[:1].isalnum():
                 return None
         return _ascii_terms(";".join(texts))
 
     def _by_pieces(self, text: str, locales: Sequence[str] | None) -> TermsByPosition | None:
-        """For text that needs only the default separators: the term of each piece is remembered. None for other text."""
+        """Return the terms of text that needs only the default separators; None for other text. Caches the term of each piece."""
         pieces: list[list[str | None]] = []
         for start, end, script in groups(text):
             if not _is_plain(script, locales):
                 return None
-            words = self._words_of(script)
+            words = self._words.get(script)
+            if words is None:
+                words = self._words[script] = _Words(self._analyzer, script)
             first, *others = _cuts().hard.split(text[start:end])
-            # A change of script is no separator: no hard separator stands before the first piece of a group.
+            # A change of script does not separate words, so the first piece of a group continues the last one.
             pieces = pieces or [[]]
             pieces[-1] = [*pieces[-1], *map(words.__getitem__, _cuts().word.findall(first))]
             pieces += [list(map(words.__getitem__, _cuts().word.findall(piece))) for piece in others]
-        return _joined(pieces)
-
-    def _words_of(self, script: str) -> _Words:
-        words = self._words.get(script)
-        if words is None:
-            words = self._words[script] = _Words(self._analyzer, script)
-        return words
+        terms: list[Any] = []
+        for found in pieces:
+            if None in found:
+                return None
+            if found and terms:
+                terms += _HARD_GAP
+            terms += found
+        return _trimmed(terms)
 
 
 class _Words(dict[str, "str | None"]):
-    """Piece between separators -> its term, "" for a gap; None when only the tokens show it."""
+    """Map a piece between separators to its term, "" for a gap; None if only tokens give the result."""
 
     def __init__(self, analyzer: Analyzer, script: str) -> None:
         super().__init__()
         self._lemmas = analyzer.lemmas(script)
 
     def __missing__(self, piece: str) -> str | None:
-        is_whole = _far_separators().isdisjoint(piece)
-        found = self._word(*self._lemmas[piece]) if is_whole else None
+        found: str | None = None
+        if _far_separators().isdisjoint(piece):
+            kind, lemma = self._lemmas[piece]
+            if lemma and kind in (WORD, STOP_WORD):  # other pieces take no position
+                found = indexed_term(lemma) if kind is WORD else ""
         if len(self) >= MAX_CACHED:
             self.clear()
         if len(piece) <= MAX_CACHED_LENGTH:
             self[piece] = found
         return found
 
-    def _word(self, kind: str, lemma: str) -> str | None:
-        if not lemma or kind not in (WORD, STOP_WORD):  # it takes no position
-            return None
-        return indexed_term(lemma) if kind is WORD else ""
-
 
 class _Cuts(NamedTuple):
-    """Patterns for text with the default separators: hard ones, and words."""
+    """Patterns for text with the default separators: hard separators, and words."""
 
     hard: re.Pattern[str]
     word: re.Pattern[str]
 
 
 class _AsciiCuts(NamedTuple):
-    """How ASCII text is turned into lower-case words with spaces between, and a _HARD_MARK for each hard separator.
+    """Replacements that turn ASCII text into lower-case words with spaces between, and a _HARD_MARK for each hard separator.
 
-    longer: hard separators of several characters, each replaced by `hard`; table: for bytes.translate().
+    longer: hard separators of several characters, each replaced by `hard`. table: for bytes.translate().
     """
 
     longer: Sequence[str]
@@ -150,7 +151,7 @@ class _AsciiCuts(NamedTuple):
 
 
 def _ascii_terms(text: str) -> TermsByPosition | None:
-    """The terms of ASCII text with the default separators and without stop words; None for text that needs tokens.
+    """Return the terms of ASCII text with the default separators and without stop words; None for text that needs tokens.
 
     A table for all bytes takes a quarter of the time of patterns.
     """
@@ -174,17 +175,6 @@ def _ascii_terms(text: str) -> TermsByPosition | None:
     return terms
 
 
-def _joined(pieces: Iterable[list[str | None]]) -> TermsByPosition | None:
-    terms: list[Any] = []
-    for words in pieces:
-        if None in words:
-            return None
-        if words and terms:
-            terms += _HARD_GAP
-        terms += words
-    return _trimmed(terms)
-
-
 def _trimmed(terms: TermsByPosition) -> TermsByPosition:
     while terms and not terms[-1]:
         terms.pop()
@@ -192,7 +182,7 @@ def _trimmed(terms: TermsByPosition) -> TermsByPosition:
 
 
 def _is_plain(script: str, locales: Sequence[str] | None) -> bool:
-    """True when no segmenter cuts any text of this script with these allowed languages."""
+    """Return whether no segmenter cuts text of this script with these allowed languages."""
     if script == LATIN:
         return not locales or segmenters.segmenter_of(LATIN, scripts.detect_language("", LATIN, locales)) is None
     return not segmenters.may_cut(script)
@@ -211,19 +201,10 @@ def _ascii_cuts() -> _AsciiCuts:
 
 @cache
 def _cuts() -> _Cuts:
-    # Characters beyond the 16-bit plane make a pattern ten times slower; pieces that contain one are found later.
-    return _patterns(default_separators() - _far_separators())
-
-
-@cache
-def _far_separators() -> frozenset[str]:
-    return frozenset(separator for separator in default_separators() if separator > "\uffff")
-
-
-def _patterns(separators: Iterable[str]) -> _Cuts:
-    """The patterns for some separators. One that decomposition turns into a word (`…`) is a word of one character."""
-    lemmas = {separator: decompose(separator) for separator in separators}
+    """Return the patterns for the default separators. Separators that decomposition turns into words (`…`) are words."""
     known = default_separators()
+    # Characters beyond the 16-bit plane make a pattern ten times slower; _Words detects pieces that contain one.
+    lemmas = {separator: decompose(separator) for separator in known - _far_separators()}
     hard = [separator for separator, lemma in lemmas.items() if lemma in known and lemma in hard_separators()]
     words = [separator for separator, lemma in lemmas.items() if lemma and lemma not in known]
     single = [separator for separator in lemmas if len(separator) == 1]
@@ -231,6 +212,11 @@ def _patterns(separators: Iterable[str]) -> _Cuts:
     is_hard = "|".join([*longer, _any_of(separator for separator in hard if len(separator) == 1)])
     alone = _any_of(words) + "|" if words else ""
     return _Cuts(re.compile(is_hard), re.compile(f"{alone}[^{_escaped(single)}]+"))
+
+
+@cache
+def _far_separators() -> frozenset[str]:
+    return frozenset(separator for separator in default_separators() if separator > "\uffff")
 
 
 def _any_of(characters: Iterable[str]) -> str:
@@ -243,5 +229,5 @@ def _escaped(characters: Iterable[str]) -> str:
 
 @lru_cache(maxsize=64)
 def term_position_builder(analyzer: Analyzer) -> TermPositionBuilder:
-    """The builder for an analyzer; one for all who use the same analyzer."""
+    """Return the builder for an analyzer; all callers with the same analyzer share it."""
     return TermPositionBuilder(analyzer)

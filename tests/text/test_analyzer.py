@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -226,12 +225,10 @@ LISTS = {
 
 
 @pytest.fixture
-def word_lists() -> Iterator[None]:
-    for language, listed in LISTS.items():
-        segmenters.offer_word_lists(language, lambda listed=listed: WordList.of(listed))
-    yield
-    for language in LISTS:
-        segmenters.offer_word_lists(language, None)
+def word_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(LISTS) == set(segmenters.LISTS)
+    monkeypatch.setattr(segmenters, "load_word_list", lambda language: WordList.of(LISTS[language]))
+    monkeypatch.setattr(segmenters, "_made", {})
 
 
 @pytest.mark.usefixtures("no_word_lists")
