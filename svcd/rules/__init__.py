@@ -1,1 +1,1 @@
-"""Search rules: which are in force for a query, and which documents they pin (docs/search-rules.md)."""
+"""Search rules: find the rules in force for a query, and the documents that they pin (docs/search-rules.md)."""

@@ -1,4 +1,4 @@
-"""How much a search may do for search rules: limits that environment variables set (docs/search-rules.md#limits)."""
+"""Limits on the work of a search for search rules, set by environment variables (docs/search-rules.md#limits)."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 _PREFIX = "SVC_EXPERIMENTAL_DSR_FUEL_"
 _LARGEST = 2**64 - 1
-_MOST_WORDS = 255  # that the variable may ask for
-_COUNTED_WORDS = 30  # that are counted at most, whatever it says
+_MOST_WORDS = 255  # highest value of the variable
+_COUNTED_WORDS = 30  # maximum number of counted words; a higher value of the variable has the same effect
 
 
 class Limits(NamedTuple):
-    """The most that a search does for rules.
+    """The maximum work of a search for rules.
 
-    counted_words: words of a query that are looked up. active_rules: rules in force. pin_actions: pinned documents.
-    word_fuel, filter_fuel: combinations of words, and of filtered fields, that are tried.
-    filter_or_fuel, filter_and_fuel: operands of a filter that are looked at; filter_depth_fuel: how deep they may be nested.
+    counted_words: words of a query to look up. active_rules: rules in force. pin_actions: pinned documents.
+    word_fuel, filter_fuel: combinations of words, and of filtered fields, to try.
+    filter_or_fuel, filter_and_fuel: operands of a filter to expand. filter_depth_fuel: depth of nesting.
     """
 
     counted_words: int = 10
@@ -28,7 +28,7 @@ class Limits(NamedTuple):
     filter_depth_fuel: int = 25
 
 
-# Variable without its beginning -> field.
+# Variable without _PREFIX -> field.
 _FIELDS = {
     "MAX_COUNTED_WORDS": "counted_words",
     "MAX_ACTIVE_RULES": "active_rules",
@@ -43,15 +43,16 @@ VARIABLES = tuple(_PREFIX + name for name in _FIELDS)
 
 
 def limits_of(environ: Mapping[str, str]) -> Limits:
-    """The limits that environment variables set. Raises ValueError, with a message, for a value that is none."""
-    given = {_PREFIX + name: field for name, field in _FIELDS.items() if _PREFIX + name in environ}
-    limits = Limits(**{field: _number(variable, environ[variable]) for variable, field in given.items()})
+    """Return the limits that environment variables set. Raises ValueError, with a message, for an invalid value."""
+    given: dict[str, int] = {}
+    for variable, field in zip(VARIABLES, _FIELDS.values()):
+        text = environ.get(variable)
+        if text is None:
+            continue
+        most = _MOST_WORDS if field == "counted_words" else _LARGEST
+        digits = text.removeprefix("+")
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(_LARGEST)) and int(digits) <= most):
+            raise ValueError(f"{variable} is `{text}`, expected a whole number from 0 to {most}")
+        given[field] = int(digits)
+    limits = Limits(**given)
     return limits._replace(counted_words=min(limits.counted_words, _COUNTED_WORDS))
-
-
-def _number(variable: str, text: str) -> int:
-    most = _MOST_WORDS if variable.endswith("MAX_COUNTED_WORDS") else _LARGEST
-    digits = text.removeprefix("+")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(_LARGEST)) and int(digits) <= most):
-        raise ValueError(f"{variable} is `{text}`, expected a whole number from 0 to {most}")
-    return int(digits)

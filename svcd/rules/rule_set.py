@@ -1,7 +1,7 @@
-"""All search rules of an instance, compiled for searches: which are in force for a query, and what they pin.
+"""All search rules of an instance, compiled for searches: find the rules in force for a query, and the documents that they pin.
 
-A rule's number is its rank: rules of smaller precedence first, then by docid, those without precedence last. Sets of rules are
-integers, with the bit of each number. Source: docs/search-rules.md#rules-in-force.
+The number of a rule is its rank: rules are ordered by precedence, then by docid; rules without precedence are last. A set of
+rules is an integer with one bit for each number. Source: docs/search-rules.md#rules-in-force.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Document = Mapping[str, Any]
 
 
 class _Pin(NamedTuple):
-    """What an action of a rule pins. index_uid: None for every index."""
+    """A document that an action pins. index_uid: None for all indexes."""
 
     index_uid: str | None
     document_id: str
@@ -33,7 +33,7 @@ class _Pin(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """A rule as searches need it. start, end: moments, None without bound. words: repetitions included."""
+    """A rule, compiled for searches. start, end: moments; None for no bound. words: with repetitions."""
 
     start: int | None
     end: int | None
@@ -46,9 +46,10 @@ class _Rule(NamedTuple):
 class RuleSet:
     """The active rules. key: equal for equal states of the stored rules."""
 
-    def __init__(self, documents: Iterable[tuple[int, Document]], analyzer: Analyzer, limits: Limits, key: tuple[Any, ...] = ()
-                 ) -> None:
-        """documents: (docid, rule as it is stored). A rule that cannot be read, as of a strange dump, is left out."""
+    def __init__(
+        self, documents: Iterable[tuple[int, Document]], analyzer: Analyzer, limits: Limits, key: tuple[Any, ...] = ()
+    ) -> None:
+        """documents: (docid, stored rule). Unreadable rules, which only unusual dumps contain, are skipped."""
         self.key = key
         self._limits = limits
         self._rules = list(_compiled(documents, TermPositionBuilder(analyzer)))
@@ -57,12 +58,14 @@ class RuleSet:
         self._with_words = self._where(lambda rule: bool(rule.words))
         self._by_word: dict[str, list[int]] = {}
         for number, rule in enumerate(self._rules):
-            if len(set(rule.words)) == len(rule.words):  # no query has a word twice
+            if len(set(rule.words)) == len(rule.words):  # a query counts each word once
                 for word in rule.words:
                     self._by_word.setdefault(word, []).append(number)
         self._values = ValueTable((number, rule.values) for number, rule in enumerate(self._rules))
-        # The moments at which a rule comes into force or ceases to be in it; times between two of them are alike.
-        self._changes = sorted({moment for rule in self._rules for moment in _moments(rule)})
+        # The moments at which a rule starts to be in force or ends. Between two moments, the same rules are in their time.
+        starts = {rule.start for rule in self._rules if rule.start is not None}
+        ends = {rule.end + 1 for rule in self._rules if rule.end is not None}  # a rule is still in force at its end
+        self._changes = sorted(starts | ends)
         self._by_interval: dict[int, Rules] = {}
         self._by_index: dict[str, tuple[Rules, dict[int, list[_Pin]]]] = {}
 
@@ -70,27 +73,36 @@ class RuleSet:
         return bool(self._rules)
 
     def interval(self, now: int) -> int:
-        """The number of a span of time in which no rule comes into force or ceases to be in it."""
+        """Return the number of the span of time in which no rule starts or ends."""
         return bisect_right(self._changes, now)
 
     def of_query(self, index_uid: str, now: int) -> IndexRules | None:
-        """The rules for a query on an index at a moment; None if none of them can pin a document there."""
-        at_moment = self._at(now)
+        """Return the rules for a query on an index at a moment; None if none of them can pin a document of this index."""
+        interval = self.interval(now)
+        if interval not in self._by_interval:
+            self._by_interval[interval] = self._where(
+                lambda rule: (rule.start is None or rule.start <= now) and (rule.end is None or now <= rule.end))
+        at_moment = self._by_interval[interval]
         return IndexRules(self, index_uid, at_moment) if at_moment & self._pins_of(index_uid)[0] else None
 
     def in_force(self, at_moment: Rules, parsed: ParsedQuery, condition: Condition | None) -> list[int]:
-        """The numbers of the rules in force for a query, of those in their time, by rank."""
+        """Return the numbers of the rules in force for a query, by rank. at_moment: the rules in their time."""
         rules = at_moment & ~(self._not_empty if not parsed.parts else self._empty)
         if wanting := rules & self._with_words:
             rules ^= wanting & ~self._of_words(parsed)
         if wanting := rules & self._values.all:
             rules ^= wanting & ~self._values.met(condition, self._limits)
-        return _numbers(rules)[:self._limits.active_rules]
+        numbers = [number for number, bit in enumerate(reversed(bin(rules)[2:])) if bit == "1"]
+        return numbers[:self._limits.active_rules]
 
     def pins(self, reader: Reader, index_uid: str, numbers: Iterable[int], docids: DocIds) -> list[tuple[int, int]]:
-        """(position, docid) of the documents that rules pin: each once, by the first rule that names it."""
+        """Return (position, docid) of the documents that rules pin, each once, by the first rule that pins it."""
         of_rule = self._pins_of(index_uid)[1]
-        docid_of: Mapping[str, int] = reader.cached(("pinned", index_uid, self.key), lambda: _docids(reader, of_rule.values()))
+
+        def docids_of_pins() -> Mapping[str, int]:
+            return dict(reader.identified_docids(list({pin.document_id: None for pins in of_rule.values() for pin in pins})))
+
+        docid_of = reader.cached(("pinned", index_uid, self.key), docids_of_pins)
         found: dict[int, int] = {}  # docid -> position
         for number in numbers:
             for pin in of_rule.get(number, ()):
@@ -105,19 +117,14 @@ class RuleSet:
     def _where(self, is_wanted: Any) -> Rules:
         return sum(1 << number for number, rule in enumerate(self._rules) if is_wanted(rule))
 
-    def _at(self, now: int) -> Rules:
-        """The rules that are in their time at a moment."""
-        interval = self.interval(now)
-        if interval not in self._by_interval:
-            self._by_interval[interval] = self._where(
-                lambda rule: (rule.start is None or rule.start <= now) and (rule.end is None or now <= rule.end))
-        return self._by_interval[interval]
-
     def _of_words(self, parsed: ParsedQuery) -> Rules:
-        """The rules whose words are all words of a query."""
+        """Return the rules whose words are all words of a query."""
         distinct = sorted({part.words[0] for part in parsed.parts if not part.is_phrase and part.words[0] is not None})
         words = distinct[:self._limits.counted_words]
-        most = _most_words(len(words), self._limits.word_fuel)
+        # The largest number of words of a rule that the fuel allows: each combination of words of a size takes one unit.
+        fuel, most = self._limits.word_fuel, 0
+        while most < len(words) and (fuel := fuel - comb(len(words), most + 1)) >= 0:
+            most += 1
         counts: dict[int, int] = {}
         for word in words:
             for number in self._by_word.get(word, ()):
@@ -125,7 +132,7 @@ class RuleSet:
         return sum(1 << number for number, count in counts.items() if count == len(self._rules[number].words) <= most)
 
     def _pins_of(self, index_uid: str) -> tuple[Rules, dict[int, list[_Pin]]]:
-        """(the rules that have pins for an index, number of a rule -> these pins)."""
+        """Return the rules with pins for an index, and these pins by the number of the rule."""
         known = self._by_index.get(index_uid)
         if known is None:
             pins = {number: own for number, rule in enumerate(self._rules)
@@ -136,57 +143,31 @@ class RuleSet:
         return known
 
 
-_MOST_INDEXES = 1000  # whose pins are remembered
+_MOST_INDEXES = 1000  # maximum number of indexes with cached pins
 
 
 class IndexRules(NamedTuple):
-    """The rules for one query on one index at one moment, as svcd.search.request.PinningRules."""
+    """The rules for one query on one index at one moment; implements svcd.search.request.PinningRules."""
 
     rules: RuleSet
     index_uid: str
     at_moment: Rules
 
     def pins(self, reader: Reader, parsed: ParsedQuery, condition: Condition | None, docids: DocIds) -> list[tuple[int, int]]:
-        """(position, docid) of the documents that they pin for the query; see PinningRules."""
+        """Return (position, docid) of the documents that the rules pin for the query; see PinningRules."""
         numbers = self.rules.in_force(self.at_moment, parsed, condition)
         return self.rules.pins(reader, self.index_uid, numbers, docids) if numbers else []
-
-
-def _docids(reader: Reader, pins: Iterable[Sequence[_Pin]]) -> dict[str, int]:
-    """Identifier -> docid, of those documents of rules that the index has."""
-    return dict(reader.identified_docids(list({pin.document_id: None for of_rule in pins for pin in of_rule})))
 
 
 def _by_rule(found: Mapping[int, int]) -> list[tuple[int, int]]:
     return [(position, docid) for docid, position in found.items()]
 
 
-def _numbers(rules: Rules) -> list[int]:
-    """The numbers in a set of rules, ascending."""
-    return [number for number, bit in enumerate(reversed(bin(rules)[2:])) if bit == "1"]
-
-
-def _most_words(words: int, fuel: int) -> int:
-    """Rules of how many words can be tried: each combination of so many words of the query takes one unit."""
-    for size in range(1, words + 1):
-        fuel -= comb(words, size)
-        if fuel < 0:
-            return size - 1
-    return words
-
-
-def _moments(rule: _Rule) -> Iterator[int]:
-    if rule.start is not None:
-        yield rule.start
-    if rule.end is not None:
-        yield rule.end + 1  # the end itself belongs to its time
-
-
 # Stored rules
 
 
 def _compiled(documents: Iterable[tuple[int, Document]], words: TermPositionBuilder) -> Iterator[_Rule]:
-    """The active rules by rank."""
+    """Yield the active rules by rank."""
     documents = list(documents)
     has_active = any("active" in document for _, document in documents)
     for _, document in sorted(documents, key=_rank):
@@ -207,17 +188,13 @@ def _rank(row: tuple[int, Document]) -> tuple[float, int]:
 def _rule(document: Document, words: TermPositionBuilder) -> _Rule:
     conditions = document.get("conditions") or {}
     time, query, held = (conditions.get(name) or {} for name in ("time", "query", "filter"))
-    return _Rule(
-        _moment(time.get("start")), _moment(time.get("end")), query.get("isEmpty"),
-        [word for word in words.of(query.get("words") or "") if word], held.get("values") or {},
-        [_pin(action) for action in document.get("actions") or ()],
-    )
+    pins: list[_Pin] = []
+    for action in document.get("actions") or ():
+        selector = action["selector"]
+        pins.append(_Pin(selector.get("indexUid"), str(selector["id"]), int(action["action"]["position"])))
+    return _Rule(_moment(time.get("start")), _moment(time.get("end")), query.get("isEmpty"),
+                 [word for word in words.of(query.get("words") or "") if word], held.get("values") or {}, pins)
 
 
 def _moment(text: str | None) -> int | None:
     return None if text is None else parse_utc(text)
-
-
-def _pin(action: Document) -> _Pin:
-    selector = action["selector"]
-    return _Pin(selector.get("indexUid"), str(selector["id"]), int(action["action"]["position"]))

@@ -1,4 +1,4 @@
-"""Search rules as documents of a hidden index: its settings, what an update makes of a rule, and how a rule is shown.
+"""Search rules as documents of a hidden index: its settings, updates of rules, and their public form.
 
 Source: docs/search-rules.md#storage.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 Rule = dict[str, Any]
 
-# No index can have this name, so that the index is seen by none of the routes of indexes.
+# Not a valid name of an index, so that no route of indexes shows it.
 INDEX_UID = ".svc_dsr"
 PRIMARY_KEY = "uid"
 
@@ -33,31 +33,28 @@ SETTINGS: Mapping[str, Any] = {
 }
 NEWEST_FIRST = ("lastUpdatedAt:desc",)
 
-# The members of a rule besides its uid, in the order in which they are shown; None: without a value it is left out.
+# The members of a rule except its uid, in display order. None: a member without a value is omitted.
 _DEFAULTS: Mapping[str, Any] = {
     "description": None, "lastUpdatedAt": None, "precedence": None, "active": True, "conditions": {}, "actions": [],
 }
 
 
 def updated(rule: Mapping[str, Any] | None, uid: str, change: Mapping[str, Any], moment: str) -> Rule:
-    """A rule after an update at a moment. rule: None for a new one. Members of the change replace those of the rule as a whole;
-    null resets one."""
+    """Return a rule after an update at a moment. rule: None for a new rule.
+
+    Members of the change replace members of the rule as a whole; null resets a member.
+    """
     after = {**_DEFAULTS, **(rule or {}), **change, "lastUpdatedAt": moment}
     members = {name: _DEFAULTS[name] if after[name] is None else after[name] for name in _DEFAULTS}
-    return {PRIMARY_KEY: uid, **{name: value for name, value in members.items() if value is not None},
-            "conditions": _counted(members["conditions"])}
-
-
-def _counted(conditions: Mapping[str, Any]) -> Rule:
-    """Conditions with the number of values that a filter must have."""
-    values = (conditions.get("filter") or {}).get("values") or {}
-    if "filter" not in conditions:
-        return dict(conditions)
-    return {**conditions, "filter": {"values": values, "nbConstraints": count_values(values)}}
+    conditions = dict(members["conditions"])
+    if "filter" in conditions:  # store the number of values that a filter must have
+        values = (conditions["filter"] or {}).get("values") or {}
+        conditions["filter"] = {"values": values, "nbConstraints": count_values(values)}
+    return {PRIMARY_KEY: uid, **{name: value for name, value in members.items() if value is not None}, "conditions": conditions}
 
 
 def count_values(value: Any) -> int:
-    """How many texts, numbers and booleans a JSON value holds at any depth."""
+    """Return the number of texts, numbers and booleans in a JSON value, at any depth."""
     if isinstance(value, Mapping):
         return sum(map(count_values, value.values()))
     if isinstance(value, list):
@@ -66,7 +63,7 @@ def count_values(value: Any) -> int:
 
 
 def shown(rule: Mapping[str, Any]) -> Rule:
-    """A stored rule as answers show it."""
+    """Return the public form of a stored rule."""
     members = {name: rule.get(name, default) for name, default in _DEFAULTS.items()}
     view: Rule = {PRIMARY_KEY: rule[PRIMARY_KEY], **{name: value for name, value in members.items() if value is not None}}
     if held := view["conditions"].get("filter"):
