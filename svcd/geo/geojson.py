@@ -1,7 +1,7 @@
-"""Reads the GeoJSON of a document (RFC 7946): its geometry, or the error that says what is wrong with it.
+"""Read the GeoJSON of a document (RFC 7946): return its geometry or raise an error.
 
-`bbox`, `properties` and `id` are checked and have no effect. The order of the checks and the messages are those of the
-interface. Source: docs/filters-and-facets.md#geometries.
+`bbox`, `properties` and `id` are checked, and otherwise ignored. Messages and the order of checks follow the interface. Source:
+docs/filters-and-facets.md#geometries.
 """
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _CODE = "invalid_document_geojson_field"
 
 
 class _Malformed(ValueError):
-    """What is wrong, as the message says after `Malformed geojson: `."""
+    """Invalid GeoJSON; str() is the message after `Malformed geojson: `."""
 
 
 def read_geojson(value: Value) -> Shape | None:
-    """The geometry of `_geojson`, densified along great circles; None for null, and for one without a position.
+    """Return the geometry of `_geojson`, densified along great circles; None for null or a geometry without positions.
 
     Raises invalid_document_geojson_field.
     """
@@ -29,8 +29,15 @@ def read_geojson(value: Value) -> Shape | None:
         return None
     if not isinstance(value, dict):
         text = dumps(value)
-        kind, column = _kind(value, text), len(text.encode())
-        _refuse(f"Malformed geojson: invalid type: {kind}, expected a map at line 1 column {column}")
+        if isinstance(value, bool):
+            kind = f"boolean `{text}`"
+        elif isinstance(value, str):
+            kind = f"string {text}"
+        elif isinstance(value, list):
+            kind = "sequence"
+        else:
+            kind = f"{'integer' if isinstance(value, int) else 'floating point'} `{text}`"
+        _refuse(f"Malformed geojson: invalid type: {kind}, expected a map at line 1 column {len(text.encode())}")
     try:
         shape = _united(_shapes(value))
     except _Malformed as error:
@@ -42,19 +49,8 @@ def _refuse(message: str) -> NoReturn:
     raise ApiError(_CODE, message)
 
 
-def _kind(value: Value, text: str) -> str:
-    """How the message names a JSON value that is no object."""
-    if isinstance(value, bool):
-        return f"boolean `{text}`"
-    if isinstance(value, str):
-        return f"string {text}"
-    if isinstance(value, list):
-        return "sequence"
-    return f"{'integer' if isinstance(value, int) else 'floating point'} `{text}`"
-
-
 def _shapes(document: dict[str, Value]) -> Iterator[Shape]:
-    """The geometries of a whole GeoJSON text."""
+    """Yield the geometries of a GeoJSON document."""
     kind = document.get("type")
     if not isinstance(kind, str):
         _fail("Encountered an unknown 'geometry' object type: `type`")
@@ -140,7 +136,7 @@ def _united(shapes: Iterable[Shape]) -> Shape:
 
 
 def _position(value: Value) -> Position:
-    """Longitude and latitude; further numbers (a height) are ignored."""
+    """Return longitude and latitude; ignore further numbers (a height)."""
     numbers = _array(value)
     if len(numbers) < 2:
         _fail(f"A position must contain two or more elements, but got `{len(numbers)}`")
@@ -155,16 +151,8 @@ def _positions(value: Value) -> list[Position]:
 
 
 def _rings(value: Value) -> list[list[Position]]:
-    """The rings of a polygon, closed where they are not; those without a position have no effect."""
+    """Return the rings of a polygon, closed if necessary; skip rings without positions."""
     return [ring for ring in map(closed, map(_positions, _array(value))) if ring]
-
-
-def _polygons(value: Value) -> list[list[list[Position]]]:
-    return [rings for rings in map(_rings, _array(value)) if rings]
-
-
-def _lines(value: Value) -> list[list[Position]]:
-    return [line for line in map(_positions, _array(value)) if line]
 
 
 def _coordinates(geometry: Mapping[str, Value]) -> Value:
@@ -175,9 +163,9 @@ _GEOMETRIES: Mapping[str, Callable[[Mapping[str, Value]], Shape]] = {
     "Point": lambda geometry: Shape(points=[_position(_coordinates(geometry))]),
     "MultiPoint": lambda geometry: Shape(points=_positions(_coordinates(geometry))),
     "LineString": lambda geometry: Shape(lines=[line for line in [_positions(_coordinates(geometry))] if line]),
-    "MultiLineString": lambda geometry: Shape(lines=_lines(_coordinates(geometry))),
+    "MultiLineString": lambda geometry: Shape(lines=[line for line in map(_positions, _array(_coordinates(geometry))) if line]),
     "Polygon": lambda geometry: Shape(polygons=[rings for rings in [_rings(_coordinates(geometry))] if rings]),
-    "MultiPolygon": lambda geometry: Shape(polygons=_polygons(_coordinates(geometry))),
+    "MultiPolygon": lambda geometry: Shape(polygons=[rings for rings in map(_rings, _array(_coordinates(geometry))) if rings]),
     "GeometryCollection": _collection,
 }
 

@@ -1,1 +1,1 @@
-"""Vectors of documents and queries: values, distances, and the search for the nearest ones. Pure: no files, no clock."""
+"""Vectors of documents and queries: values, distances, and the search for nearest vectors. Pure: no files, no clock."""

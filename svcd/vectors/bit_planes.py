@@ -1,7 +1,7 @@
-"""Bit-sliced arithmetic: the same small sum for tens of thousands of sketches at once, with a few operations on large integers.
+"""Bit-sliced arithmetic: compute a small sum for tens of thousands of sketches at once, with a few operations on large integers.
 
-A plane is an integer with one bit for each of up to SLOTS sketches, say the highest bit of their third number. Sums are made of
-planes as an adder is made of gates, and are planes themselves: one for each binary digit, the lowest first. On one core,
+A plane is an integer with one bit for each of up to SLOTS sketches, for example the highest bit of their third number. Operations
+on planes work as the gates of an adder, and their sums are planes too: one for each binary digit, the lowest first. On one core,
 adding a plane to the sums of 65,536 sketches takes 2 us.
 """
 from __future__ import annotations
@@ -10,17 +10,16 @@ from collections.abc import Iterable, Sequence
 
 from svcd.base.integer_bitmaps import lows_of
 
-# Integers of so many bits are still small enough for the cache of a processor, and for the allocator not to ask the system.
+# Number of bits in a plane: small enough for the processor's cache, and for the allocator to avoid system calls.
 SLOTS = 1 << 16
 
 
 def transposed(rows: bytes, width: int, columns: int) -> list[int]:
-    """The planes of the first `columns` bytes of rows of `width` bytes each: for each bit, from the lowest of the first byte on.
-
-    There must be a multiple of 8 rows.
+    """Return the planes of the first `columns` bytes of rows of `width` bytes: one for each bit, from the lowest bit of the first
+    byte on. The number of rows must be a multiple of 8.
     """
     count = len(rows) // width
-    # In each word of 8 bytes, of 8 rows, the bits of a byte change places with the bytes: blocks of 1, 2, then 4 bits at a time.
+    # Transpose each word of 8 bytes (8 rows) as an 8 x 8 matrix of bits, by swapping blocks of 1, 2, then 4 bits.
     first, second, third = (int.from_bytes(word * (count // 8), "little") for word in _WORDS)
     planes = []
     for column in range(columns):
@@ -43,10 +42,10 @@ _WORDS = [mask.to_bytes(8, "little") for mask in (0x00AA00AA00AA00AA, 0x0000CCCC
 
 
 def total(addends: Sequence[Iterable[int]]) -> list[int]:
-    """The sums of planes. addends: for each binary digit, from the lowest on, the planes that count for so much.
+    """Return the sums of planes. addends: the planes of each binary digit, from the lowest digit on.
 
-    Full adders make of three planes of a digit one of that digit and one of the next. Eight planes at a time go into sums of
-    three digits, so that few planes are at hand at any time, and these in the cache of the processor.
+    A full adder turns three planes of a digit into one plane of this digit and one of the next. The loop adds eight planes at a
+    time to sums of three digits, so that the few planes in use fit the processor's cache.
     """
     pending = [list(planes) for planes in addends]
     sums: list[int] = []
@@ -93,9 +92,9 @@ def total(addends: Sequence[Iterable[int]]) -> list[int]:
 
 
 def difference(left: Sequence[int], right: Sequence[int], ones: int) -> tuple[list[int], int]:
-    """The sums `left` less the sums `right`, plus a number that is the same for all slots; and this number.
+    """Return the sums `left` minus the sums `right` plus a number that is the same for all slots, and this number.
 
-    ones: a bit for every slot.
+    ones: an integer with one bit for each slot.
     """
     digits = max(len(left), len(right))
     pairs = [[plane] for plane in left] + [[] for _ in range(digits - len(left))]
@@ -105,10 +104,10 @@ def difference(left: Sequence[int], right: Sequence[int], ones: int) -> tuple[li
 
 
 def largest(sums: Sequence[Sequence[int]], among: Sequence[int], count: int) -> list[int]:
-    """The `count` slots with the largest sums, of several blocks of slots; of equal ones the first slots of the first blocks.
+    """Return the `count` slots with the largest sums in several blocks; for equal sums, the first slots of the first blocks.
 
-    sums: for each block its planes, as many for each; among: the slots that count. Both and the result are by block; fewer
-    slots than asked are all of them.
+    sums: the planes of each block, with equal lengths. among: the slots of each block that count. The result has the slots of
+    each block; all slots if they are fewer than `count`.
     """
     inside, edge, missing = [0] * len(among), list(among), count
     for digit in reversed(range(max(map(len, sums), default=0))):
@@ -128,9 +127,9 @@ def largest(sums: Sequence[Sequence[int]], among: Sequence[int], count: int) -> 
 
 
 def _first_bits(bits: int, count: int) -> int:
-    """The `count` lowest of the bits that are set, of which there are more."""
+    """Return the `count` lowest set bits. bits: with more than `count` set bits."""
     low, high = 0, bits.bit_length()
-    while low < high:  # the least width that has so many
+    while low < high:  # bisect for the smallest width with `count` bits
         middle = (low + high) // 2
         if (bits & (1 << middle) - 1).bit_count() < count:
             low = middle + 1
@@ -139,15 +138,15 @@ def _first_bits(bits: int, count: int) -> int:
     return bits & (1 << low) - 1
 
 
-# A byte with any bit as a binary digit.
+# Byte -> binary digit: `0` for zero, `1` for any other byte.
 _DIGIT = bytes(b"0" + b"1" * 255)
 
 
 def values(sums: Sequence[int], slots: int) -> tuple[list[int], list[int]]:
-    """Some slots, ascending, and their sums."""
+    """Return the given slots, ascending, and their sums."""
     listed = list(lows_of(slots))
     places = [slot >> 3 for slot in listed]
-    # The bit of each slot in its byte.
+    # The mask of each slot in its byte.
     bits = int.from_bytes(bytes([1 << (slot & 7) for slot in listed]), "little")
     digits = []
     for plane in reversed(sums or [0]):

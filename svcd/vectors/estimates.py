@@ -1,7 +1,7 @@
-"""Estimates of how near many vectors are to a query, from their sketches; exact ones where vectors are quantized.
+"""Estimate the distances of many vectors from a query by their sketches; for quantized vectors the results are exact.
 
-A `SketchBlock` has the sketches of up to SLOTS vectors as bit planes, a `SketchQuery` says which planes are added and which
-subtracted, `Estimates` has the sums. See docs/vectors.md#search.
+A `SketchBlock` stores the sketches of up to SLOTS vectors as bit planes, a `SketchQuery` lists the planes to add and to subtract,
+and `Estimates` holds the sums. See docs/vectors.md#search.
 """
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from svcd.vectors.bit_planes import SLOTS, difference, largest, total, transpose
 from svcd.vectors.sketches import LEAST_NORM, MOST_NORM, SketchForm
 from svcd.vectors.vector import single
 
-# The slots of a block are divided into regions, one for the sketches of each row of an index: a small write changes one of them.
+# The slots of a block are divided into regions, one for each row of sketches in an index; a small write changes one region.
 REGION = 1 << 10
 REGIONS = SLOTS // REGION
 
-# Numbers of a query are cut off at so many root mean squares of them, or where those of sketches are.
+# Numbers of a query are clipped at _LARGEST times their root mean square, or at the limit of sketches if that is larger.
 _LARGEST = 2.75
 
 _ALL = (1 << SLOTS) - 1
@@ -32,23 +32,25 @@ _BINARY = bytes.maketrans(b"\0\1", b"01")
 
 
 class Region(NamedTuple):
-    """The sketches of up to REGION vectors, one after the other, and the document of each, ascending."""
+    """The joined sketches of up to REGION vectors, and their documents, ascending."""
 
     docids: array[int]
     sketches: bytes
 
     def rows(self, size: int) -> bytes:
-        """The sketches, followed by zeros for the slots that are not used."""
+        """Return the sketches, padded with zeros for unused slots."""
         return self.sketches.ljust(REGION * size, b"\0")
 
 
 class SketchBlock:
-    """The sketches of up to REGIONS regions as bit planes; immutable."""
+    """The sketches of up to REGIONS regions as bit planes; immutable.
+
+    planes: bit n of part p of the sketches is in plane p * 8 * part_size + n. slots: the slots with a sketch.
+    special: the slots of vectors that must be compared exactly.
+    """
 
     __slots__ = ("_bytes", "_docids", "_runs", "planes", "slots", "special")
 
-    # planes: bit n of part p of the sketches is in plane p * 8 * part_size + n. slots: those that hold a sketch.
-    # special: those of vectors that must be compared exactly.
     planes: list[int]
     slots: int
     special: int
@@ -56,7 +58,7 @@ class SketchBlock:
     def __init__(self, planes: list[int], docids: list[array[int]]) -> None:
         self.planes = planes
         self._docids = docids
-        # The first docid of a region whose docids are a run without gaps, or -1.
+        # The first docid of each region; -1 if its docids have gaps or duplicates.
         self._runs = [each[0] if each and each[-1] - each[0] == len(each) - 1 == len(set(each)) - 1 else -1 for each in docids]
         self.slots = sum((1 << len(each)) - 1 << REGION * place for place, each in enumerate(docids))
         self.special = self.slots ^ self.slots & reduce(or_, planes, 0)
@@ -64,12 +66,12 @@ class SketchBlock:
 
     @classmethod
     def of(cls, form: SketchForm, bits: int, regions: Sequence[Region]) -> SketchBlock:
-        """A block of some regions. bits: how many bits of each number it has, the highest ones."""
+        """Return a block of some regions. bits: number of bits to keep of each number, the highest bits."""
         rows = b"".join([region.rows(form.size) for region in regions])
         return cls(transposed(rows, form.size, form.part_size * bits), [region.docids for region in regions])
 
     def replaced(self, form: SketchForm, regions: Mapping[int, Region]) -> SketchBlock:
-        """The block with other regions at some places, or one more at the end."""
+        """Return the block with some regions replaced, or with one more at the end."""
         planes, docids = self.planes, list(self._docids)
         for place, region in sorted(regions.items()):
             shift = REGION * place
@@ -80,16 +82,16 @@ class SketchBlock:
         return SketchBlock(planes, docids)
 
     def __sizeof__(self) -> int:
-        """Bytes with all planes, for caches."""
+        """Return the size in bytes including all planes, for caches."""
         return super().__sizeof__() + self._bytes
 
     def docids_at(self, slots: Iterable[int]) -> list[int]:
-        """The documents of some slots."""
+        """Return the documents of some slots."""
         docids = self._docids
         return [docids[slot // REGION][slot % REGION] for slot in slots]
 
     def slots_of(self, members: bytes) -> int:
-        """The slots of some documents. members: as membership_bytes() gives them."""
+        """Return the slots of some documents. members: result of membership_bytes()."""
         flags = []
         for run, docids in zip(self._runs, self._docids):
             if run >= 0:
@@ -103,7 +105,7 @@ class SketchBlock:
         return int(b"".join(flags).translate(_BINARY)[::-1] or b"0", 2)
 
     def slots_without(self, few: Iterable[int]) -> int:
-        """The slots of all documents but a few."""
+        """Return the slots of all documents except a few."""
         slots = self.slots
         for docid in few:
             for place, docids in enumerate(self._docids):
@@ -114,22 +116,22 @@ class SketchBlock:
 
 
 class SketchQuery:
-    """What is added up to estimate the products of sketched vectors with a query.
+    """The planes to add and to subtract to estimate the products of sketched vectors with a query.
 
-    The numbers of the query become weights of as many bits as those of the sketches have, and a sign. A weight times a number
-    is the sum of a plane for each bit of the one and of the other; the product of both lowest bits is left out, which is an
-    eighth of all additions and matters little.
+    The numbers of the query become weights with a sign and the same number of bits as the numbers of sketches. The product of a
+    weight and a number is a sum of planes, one for each pair of bits. The product of both lowest bits is omitted: it would be an
+    eighth of all additions and hardly changes the results.
     """
 
     def __init__(self, form: SketchForm, bits: int, vector: Sequence[float]) -> None:
-        """bits: those of the blocks. vector: of which is_comparable() holds, if it is not quantized."""
+        """bits: bits of each number in the blocks. vector: must be comparable (see is_comparable) unless it is quantized."""
         self._is_quantized = not form.step
         self._size = form.dimensions
         weights = [int(number > 0) for number in vector] if self._is_quantized else _weights(form, vector)
         weights += [0] * (form.dimensions - len(weights))
         # Zeros of a quantized query differ from ones.
         self._zeros = weights.count(0)
-        # For each binary digit the numbers of planes.
+        # The numbers of the planes of each binary digit.
         digits = form.bits + bits - 1
         self._added: list[list[int]] = [[] for _ in range(digits)]
         self._subtracted: list[list[int]] = [[] for _ in range(digits)]
@@ -142,22 +144,22 @@ class SketchQuery:
                 for digit in range(form.bits):
                     is_left_out = part == form.bits - 1 and not digit and not self._is_quantized
                     if size >> digit & 1 and not is_left_out:
-                        # The lowest bit that the blocks have counts once.
+                        # The lowest bit in the blocks has weight 1.
                         planes[bits - 1 - part + digit] += map(first.__add__, numbers)
 
     @staticmethod
     def is_comparable(vector: Sequence[float]) -> bool:
-        """Can the query be compared by sketches? All its distances may be special otherwise."""
+        """Return whether sketches can estimate distances from the query. For other queries all distances may be special."""
         return LEAST_NORM <= hypot(*vector) <= MOST_NORM
 
     def sums(self, block: SketchBlock) -> tuple[list[int], int]:
-        """For each slot of a block its estimate, as planes, the greater the nearer; and a number that all have been raised by."""
+        """Return the estimates of the slots of a block as planes, and a constant that is added to each; greater means nearer."""
         plane = block.planes.__getitem__
         return difference(total([map(plane, numbers) for numbers in self._added]),
                           total([map(plane, numbers) for numbers in self._subtracted]), _ALL)
 
     def distance(self, estimate: int) -> float:
-        """The distance that an estimate of quantized vectors, not raised by anything, stands for."""
+        """Return the distance for an estimate, without the added constant, of quantized vectors."""
         return single((self._size - self._zeros - estimate) / self._size)
 
 
@@ -169,14 +171,14 @@ def _weights(form: SketchForm, vector: Sequence[float]) -> list[int]:
 
 @cache
 def _weight_table(form: SketchForm) -> tuple[list[int], float]:
-    """The weights of numbers, by half units, zero in the middle; and how many units the norm of a vector has."""
+    """Return the weights of numbers in steps of half a unit, with zero in the middle, and the norm of a vector in units."""
     most = (1 << form.bits) - 2
     factor = most * sqrt(form.dimensions) / max(_LARGEST, form.step * (1 << form.bits - 1))
     middle = int(2 * factor) + 2
     table = []
     for place in range(2 * middle):
         number = (place - middle + 0.5) / 2
-        # Odd ones above 1 are left out: they lead to a fourth more additions than they are worth.
+        # Odd weights above 1 are not used: they cost a quarter more additions for little precision.
         weight = round(number) if -1.5 < number < 1.5 else 2 * round(number / 2)
         table.append(max(-most, min(most, weight)))
     return table, factor
@@ -185,11 +187,11 @@ def _weight_table(form: SketchForm) -> tuple[list[int], float]:
 class Estimates:
     """The estimates of the vectors of some documents.
 
-    special_docids: documents with a vector for which there is no estimate.
+    special_docids: documents with a vector without an estimate.
     """
 
     def __init__(self, query: SketchQuery, blocks: Iterator[SketchBlock], among: DocIds | None, without: DocIds = EMPTY) -> None:
-        """among: None for all documents, or all but a few. Each block is looked at once."""
+        """among: documents to estimate; None for all documents except `without`. Reads each block once."""
         self._sums: list[list[int]] = []
         self._slots: list[int] = []
         self._blocks: list[SketchBlock] = []
@@ -207,8 +209,8 @@ class Estimates:
                 self._blocks.append(block)
 
     def best(self, count: int) -> list[tuple[int, int]]:
-        """(estimate, docid) of the `count` vectors that seem nearest, in this order, equal ones by docid; or of all."""
-        found: list[tuple[int, int]] = []  # with the estimate's opposite, so that they sort
+        """Return (estimate, docid) of the up to `count` vectors with the best estimates, best first, then by docid."""
+        found: list[tuple[int, int]] = []  # with negated estimates, for sorting
         for block, sums, chosen in zip(self._blocks, self._sums, largest(self._sums, self._slots, count)):
             slots, estimates = values(sums, chosen)
             found += zip(map(self._raised_by.__sub__, estimates), block.docids_at(slots))

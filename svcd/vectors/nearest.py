@@ -1,6 +1,6 @@
-"""The nearest of given vectors: distances are first computed fast and nearly right, then exactly for those that may be nearest.
+"""Find the nearest of given vectors: compute approximate distances fast, then exact distances of the nearest candidates.
 
-With numpy the first step multiplies matrices. The second step is the same with and without, so the results are.
+With numpy, the first step multiplies matrices. The second step does not use numpy, so results do not depend on numpy.
 """
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import importlib
 import os
 import struct
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import repeat
 from math import dist, hypot
@@ -17,10 +17,10 @@ from typing import Any
 
 from svcd.vectors.vector import EPSILON, distance_of_product, from_bytes, norm, quantized_bytes, single
 
-# By how much a distance that is nearly right may differ from the exact one: single precision, and sums of thousands of products.
+# Maximum error of an approximate distance: from single precision, and sums of thousands of products.
 _MARGIN = 1e-5
 _MOST_RATIO = 1e6
-# Squares of shorter vectors are too small for single precision, those of vectors longer than one by this too large.
+# Squares of vectors shorter than this are too small for single precision; squares of vectors longer than 1 / this are too large.
 _LEAST_LENGTH = 1e-15
 
 Stored = tuple[int, bytes]  # docid, its vectors one after the other
@@ -28,10 +28,10 @@ Stored = tuple[int, bytes]  # docid, its vectors one after the other
 
 @cache
 def numpy() -> Any:
-    """The module numpy, or None if it is not installed, or not wanted: SVCD_PLAIN_VECTORS is set in the environment."""
+    """Return the module numpy; None if it is not installed or if the environment sets SVCD_PLAIN_VECTORS."""
     if os.environ.get("SVCD_PLAIN_VECTORS"):
         return None
-    # Its threads would only compete with other searches. It reads this once, when it is loaded.
+    # Threads of OpenBLAS would only compete with other searches. OpenBLAS reads this variable when it is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         return importlib.import_module("numpy")
@@ -40,19 +40,24 @@ def numpy() -> Any:
 
 
 class Nearest:
-    """The `limit` vectors nearest to a query of all that were given."""
+    """The `limit` vectors nearest to a query, among all vectors passed to add()."""
 
     def __init__(self, vector: array[float], is_quantized: bool, limit: int) -> None:
         self._vector = vector
         self._is_quantized = is_quantized
         self._limit = limit
         self._size = len(quantized_bytes(vector)) if is_quantized else 4 * len(vector)
-        self._distances = _quantized_distances(vector) if is_quantized else _cosine_distances(vector)
-        # Distance, docid and vector of those that may be among the nearest, the nearest first.
+        self._distances: Callable[[list[bytes]], Iterable[float]]
+        if is_quantized:
+            query, bits = int.from_bytes(quantized_bytes(vector), "little"), 8 * self._size
+            self._distances = lambda rows: ((int.from_bytes(row, "little") ^ query).bit_count() / bits for row in rows)
+        else:
+            self._distances = _cosine_distances(vector)
+        # Distance, docid and vector of each candidate, nearest first.
         self._found: list[tuple[float, int, bytes]] = []
 
     def add(self, rows: Iterable[Stored]) -> None:
-        """Take the vectors of some documents into account."""
+        """Add the vectors of some documents."""
         docids: list[int] = []
         vectors: list[bytes] = []
         for docid, stored in rows:
@@ -73,11 +78,11 @@ class Nearest:
                 self._found.pop()
 
     def docids(self) -> set[int]:
-        """The documents of the vectors that seem nearest, as far as can be said now."""
+        """Return the documents of the vectors that are nearest by approximate distance so far."""
         return {docid for _, docid, _ in self._found[:self._limit]}
 
     def result(self) -> list[tuple[float, int]]:
-        """(distance, docid) of documents with the nearest vectors, nearest first, equal ones by docid, each once."""
+        """Return (distance, docid) of the documents with the nearest vectors, nearest first, then by docid, each once."""
         if self._is_quantized:
             exact = [(single(distance), docid) for distance, docid, _ in self._found]
         else:
@@ -91,7 +96,7 @@ class Nearest:
 
 
 def first_of_each(found: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
-    """(distance, docid), nearest first, without those of a document after its first one."""
+    """Return the first (distance, docid) of each document. found: nearest first."""
     nearest: dict[int, float] = {}
     for distance, docid in found:
         nearest.setdefault(docid, distance)
@@ -99,12 +104,6 @@ def first_of_each(found: Iterable[tuple[float, int]]) -> list[tuple[float, int]]
 
 
 _BY_DISTANCE = itemgetter(0, 1)
-
-
-def _quantized_distances(vector: Sequence[float]) -> Callable[[list[bytes]], Iterator[float]]:
-    stored = quantized_bytes(vector)
-    query, bits = int.from_bytes(stored, "little"), 8 * len(stored)
-    return lambda vectors: ((int.from_bytes(each, "little") ^ query).bit_count() / bits for each in vectors)
 
 
 def _cosine_distances(vector: Sequence[float]) -> Callable[[list[bytes]], Iterable[float]]:
@@ -131,15 +130,14 @@ def _cosine_distances(vector: Sequence[float]) -> Callable[[list[bytes]], Iterab
 
 
 def _plain_distance(vector: Sequence[float]) -> Callable[[bytes], float]:
-    """By the law of cosines: distances of points are what Python computes fastest."""
+    """Return a function that computes distances by the law of cosines, since math.dist() is Python's fastest operation."""
     length = hypot(*vector)
     unpack = struct.Struct(f"<{len(vector)}f").unpack
     query = tuple(vector)
     zero = (0.0,) * len(query)
     square = length * length
     own_norm = norm(vector)
-    # Of lengths that differ by more, too little is left of the sum of squares; others are too long or too short for single
-    # precision.
+    # If lengths differ more, the sum of squares loses the shorter vector; outside of _LEAST_LENGTH, single precision fails.
     shortest = max(length / _MOST_RATIO, _LEAST_LENGTH)
     longest = min(length * _MOST_RATIO, 1 / _LEAST_LENGTH)
 

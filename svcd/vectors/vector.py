@@ -1,8 +1,8 @@
-"""Vectors as arrays of single-precision numbers, their distances, and the scores that follow from these.
+"""Vectors as arrays of single-precision numbers, their distances, and the scores computed from distances.
 
-All steps of a distance round to single precision, as engines do that compute in it throughout; only the sum of products
-is kept in double precision until its end, so that it does not depend on the order of summation. Equal distances therefore
-stay equal, and printed scores agree with those of such engines in all but the last digit. See docs/vectors.md#distance.
+Each step of a distance is rounded to single precision, as in engines that use single precision throughout. Only the sum of
+products uses double precision, so that it does not depend on the order of summation. Equal distances therefore stay equal, and
+printed scores agree with such engines except in the last digit. See docs/vectors.md#distance.
 """
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from svcd.base.little_endian import bytes_of, numbers_of
 
 Vector = array  # array("f")
 
-# Norms of which the product is not above this are those of vectors without direction: 2 to the power of -23.
+# If the product of two norms is at most this (2 to the power of -23), a vector counts as without direction.
 EPSILON = 2.0 ** -23
-LARGEST = (2 - 2.0 ** -23) * 2.0 ** 127  # of single precision
+LARGEST = (2 - 2.0 ** -23) * 2.0 ** 127  # the largest number of single precision
 _INFINITES = [array("f", [number]).tobytes() for number in (float("inf"), -float("inf"))]
 # Quantized vectors are padded with zeros to a multiple of this many bits.
 QUANTIZED_PADDING = 64
 
 
 class DocumentVectors(NamedTuple):
-    """The vectors of a document for one embedder; as stored, so that those of a quantized embedder are of ones and zeros.
+    """The stored vectors of a document for one embedder; vectors of a quantized embedder consist of ones and zeros.
 
-    regenerate: are they made again when the document changes? False for vectors that a user gave.
+    regenerate: whether a change of the document regenerates them; False for vectors that a user provided.
     """
 
     vectors: list[array[float]]
@@ -38,7 +38,7 @@ class DocumentVectors(NamedTuple):
 
 
 def vector_of(numbers: Iterable[float]) -> array[float]:
-    """Numbers as a vector of single precision; too large ones become the largest, because JSON has none that is infinite."""
+    """Return numbers as a vector of single precision; clip numbers that are too large, because JSON lacks infinity."""
     vector = array("f", numbers)
     stored = vector.tobytes()
     if any(infinite in stored for infinite in _INFINITES):
@@ -47,7 +47,7 @@ def vector_of(numbers: Iterable[float]) -> array[float]:
 
 
 def to_bytes(vectors: Iterable[array[float]]) -> bytes:
-    """Vectors of equal length, joined: each number in 4 bytes, little-endian."""
+    """Return joined vectors of equal length, with 4 bytes for each number, little-endian."""
     joined = array("f")
     for vector in vectors:
         joined.extend(vector)
@@ -55,7 +55,7 @@ def to_bytes(vectors: Iterable[array[float]]) -> bytes:
 
 
 def from_bytes(stored: bytes, dimensions: int) -> list[array[float]]:
-    """The vectors that to_bytes() has joined."""
+    """Return the vectors that to_bytes() has joined."""
     joined = numbers_of("f", stored)
     return [joined[start:start + dimensions] for start in range(0, len(joined), dimensions)]
 
@@ -68,18 +68,18 @@ _is_above_zero = (0.0).__lt__
 
 
 def quantized_bytes(vector: Sequence[float]) -> bytes:
-    """A bit for each number, 1 above zero, padded to a multiple of 64; the first number is the lowest bit of the first byte."""
+    """Return one bit for each number, 1 above zero, padded to a multiple of 64 bits; the first number is the lowest bit."""
     bits = bytes(map(_is_above_zero, vector))[::-1].translate(_BINARY)
     return int(bits or b"0", 2).to_bytes(quantized_size(len(vector)), "little")
 
 
 def quantized_size(dimensions: int) -> int:
-    """The bytes of a quantized vector."""
+    """Return the size of a quantized vector in bytes."""
     return padded(dimensions) // 8
 
 
 def unquantized(stored: bytes, dimensions: int) -> array[float]:
-    """The ones and zeros of quantized_bytes()."""
+    """Return the ones and zeros of quantized_bytes()."""
     bits = f"{int.from_bytes(stored, 'little'):0{len(stored) * 8}b}".encode()[::-1].translate(_VALUES)
     return array("f", list(bits[:dimensions]))
 
@@ -88,38 +88,32 @@ def unquantized(stored: bytes, dimensions: int) -> array[float]:
 
 
 def single(number: float) -> float:
-    """A number rounded to single precision."""
+    """Return a number rounded to single precision."""
     return array("f", (number,))[0]
 
 
 def norm(vector: Sequence[float]) -> float:
-    """The length of a vector, in single precision."""
+    """Return the length of a vector, in single precision."""
     return single(sqrt(single(sum(map(mul, vector, vector)))))
 
 
 def cosine_distance(left: Sequence[float], right: Sequence[float]) -> float:
-    """0 for vectors of one direction, 1 for opposite ones; 0 as well when one of them has no direction."""
+    """Return 0 for vectors with the same direction or a vector without direction, 1 for vectors with opposite directions."""
     return distance_of_product(sum(map(mul, left, right)), norm(left), norm(right))
 
 
 def distance_of_product(product: float, left: float, right: float) -> float:
-    """The cosine distance of two vectors, given the sum of their products and their norms."""
+    """Return the cosine distance of two vectors from the sum of their products and their norms."""
     norms = single(left * right)
     if not norms > EPSILON:
         return 0.0
     cosine = single(single(product) / norms)
-    # Infinite numbers make one that is not a number; such a vector is as far away as one can be.
+    # Infinite numbers result in NaN; such vectors have the maximum distance.
     return single(1.0 - max(-1.0, min(1.0, cosine))) / 2 if cosine == cosine else 1.0
 
 
-def quantized_distance(left: Sequence[float], right: Sequence[float]) -> float:
-    """The share of the numbers, after padding, of which one is above zero and the other is not."""
-    differing = sum((a > 0) != (b > 0) for a, b in zip(left, right))
-    return single(differing / padded(len(left)))
-
-
 def padded(dimensions: int) -> int:
-    """The number of bits of a quantized vector."""
+    """Return the number of bits of a quantized vector."""
     return -(-dimensions // QUANTIZED_PADDING) * QUANTIZED_PADDING
 
 
@@ -127,9 +121,9 @@ def padded(dimensions: int) -> int:
 
 
 def similarity(distance: float, shift: tuple[float, float] | None = None) -> float:
-    """The score of a distance, from 0 to 1.
+    """Return the score of a distance, from 0 to 1.
 
-    shift: mean and sigma of the scores that a model gives to texts that have to do with each other; they are spread around 0.5.
+    shift: mean and sigma of the scores of related texts in a model; the scores are spread around 0.5.
     """
     score = single(1.0 - distance)
     if shift is None:

@@ -27,8 +27,9 @@ from svcd.index.vector_reader import VectorReader
 from svcd.index.vector_writer import StoredVectors, VectorWriter
 from svcd.vectors import nearest
 from svcd.vectors.sketches import SketchForm
-from svcd.vectors.vector import cosine_distance, quantized_bytes, quantized_distance, vector_of
+from svcd.vectors.vector import cosine_distance, quantized_bytes, vector_of
 from tests.support import open_connections
+from tests.support.distances import quantized_distance
 
 Entries = dict[int, list[array]]
 

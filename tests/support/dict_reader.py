@@ -20,7 +20,8 @@ from svcd.query.reader import WORD_MARK, Value
 from svcd.schema import documents
 from svcd.schema.field_values import FieldValues, field_values, kept_fields, validate_geo
 from svcd.schema.index_settings import IndexSettings
-from svcd.vectors.vector import DocumentVectors, Vector, cosine_distance, quantized_distance, vector_of
+from svcd.vectors.vector import DocumentVectors, Vector, cosine_distance, vector_of
+from tests.support.distances import quantized_distance
 
 DEFAULTS: dict[str, Any] = {
     "displayedAttributes": ["*"],

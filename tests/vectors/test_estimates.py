@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from svcd.base.docids import DocIds
 from svcd.vectors.estimates import REGION, Estimates, Region, SketchBlock, SketchQuery, _weights
 from svcd.vectors.sketches import SketchForm
-from svcd.vectors.vector import quantized_bytes, quantized_distance, vector_of
+from svcd.vectors.vector import quantized_bytes, vector_of
+from tests.support.distances import quantized_distance
 
 SEED = st.integers(0, 10_000)
 SIZE = st.sampled_from([1, 2, 8, 15, 16, 47, 48, 63, 64, 65, 95, 96, 100, 384, 4100])

@@ -20,13 +20,13 @@ from svcd.vectors.vector import (
     from_bytes,
     norm,
     quantized_bytes,
-    quantized_distance,
     similarity,
     single,
     to_bytes,
     unquantized,
     vector_of,
 )
+from tests.support.distances import quantized_distance
 
 NUMBER = st.floats(-1e3, 1e3, width=32)
 
