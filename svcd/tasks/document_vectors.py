@@ -1,6 +1,6 @@
 """Which vectors the documents of a batch get: those that users give, and those that embedders make of what has changed.
 
-See docs/vectors.md#what-is-embedded-when.
+See docs/vectors.md#when-embedders-run.
 """
 from __future__ import annotations
 
