@@ -1,7 +1,7 @@
 """Sets of documents as rows of a table: one block per 65,536 docids, so that a small write rewrites little.
 
-A block is a set as `svcd.base.docids` stores it. Docids are absolute: a set is the union of its blocks. Most values of a field
-have so few documents that their blocks list them, four bytes each; many such blocks are joined as one list. See
+A block is a set in the encoding of `svcd.base.docids`. Docids are absolute: a set is the union of its blocks. Most values of a
+field have few documents; their blocks are lists of docids, four bytes each, and many such blocks are joined as one list. See
 docs/storage.md#field-values.
 """
 from __future__ import annotations
@@ -15,11 +15,11 @@ from svcd.base.docids import EMPTY, FEW, DocIds, few_with, from_bytes, to_bytes,
 from svcd.base.little_endian import numbers_of
 
 BLOCK_BITS = 16  # a container of a roaring bitmap
-# The form of a stored set that lists its docids is known by its length, which is a multiple of this.
+# A stored set that lists its docids is recognized by its length, a multiple of this.
 DOCID_BYTES = 4
 
-# A set whose key is not divided further has one row with this number of a block while it has so few documents, else one row for
-# each bitmap block.
+# A set whose key is not divided further has one row, with this block number, up to MOST_IN_WHOLE documents. A larger set has one
+# row for each bitmap block.
 WHOLE = -1
 MOST_IN_WHOLE = 2_048
 
@@ -27,34 +27,34 @@ Row = tuple[bytes]  # a block
 
 
 def edited_block(block: bytes | None, edits: Sequence[int]) -> bytes:
-    """The block after some edits, b"" when it is empty; block: as it was before, None when there was none.
+    """Apply edits to a block; b"" when the result is empty. block: the block before, or None for a new one.
 
-    edits, in their order: a docid is added, ~docid is removed.
+    edits, in their order: docid adds a document, ~docid removes it.
     """
-    if block is None and len(edits) == 1 and edits[0] >= 0:  # of most values: a tenth of the time of the general way
+    if block is None and len(edits) == 1 and edits[0] >= 0:  # most values; takes a tenth of the time of the general way
         return edits[0].to_bytes(DOCID_BYTES, "little")
     if len(edits) <= FEW and min(edits) >= 0 and (few := few_with(block or b"", edits)) is not None:
         return few
     docids = EMPTY if block is None else from_bytes(block)
     if min(edits) >= 0:
         return to_bytes(docids | DocIds(array("I", edits)))
-    is_added = {max(edit, ~edit): edit >= 0 for edit in edits}  # by docid, as its last edit says
+    is_added = {max(edit, ~edit): edit >= 0 for edit in edits}  # the last edit of each docid counts
     return to_bytes((docids - DocIds(list(is_added))) | DocIds([docid for docid, added in is_added.items() if added]))
 
 
 def block_docids(block: bytes) -> array[int]:
-    """The documents of a block, ascending."""
+    """Return the documents of a block, ascending."""
     return numbers_of("I", block) if len(block) % DOCID_BYTES == 0 else from_bytes(block).to_array()
 
 
 def block_count(block: bytes) -> int:
-    """How many documents a block holds."""
+    """Return the number of documents in a block."""
     count, others = divmod(len(block), DOCID_BYTES)
     return len(from_bytes(block)) if others else count
 
 
 def joined_blocks(rows: Sequence[Row]) -> DocIds:
-    """The union of blocks in any order; they may overlap."""
+    """Return the union of blocks, which may overlap and come in any order."""
     if len(rows) == 1:
         return from_bytes(rows[0][0])
     few = b"".join([block for (block,) in rows if len(block) % DOCID_BYTES == 0])
@@ -63,26 +63,26 @@ def joined_blocks(rows: Sequence[Row]) -> DocIds:
 
 
 def joined_lists(blocks: bytes) -> DocIds:
-    """The union of blocks that list their documents, one after the other in any order."""
+    """Return the union of blocks that list their documents; blocks: concatenated in any order."""
     return DocIds(numbers_of("I", blocks))
 
 
 def joined_within(rows: Sequence[Row], docids: DocIds) -> DocIds:
-    """The intersection of a set with the union of blocks."""
+    """Return the documents of a set that are in the union of blocks."""
     block = rows[0][0]
-    # A single document: by far the commonest block where there are many.
+    # Where there are many blocks, most hold a single document.
     if len(rows) == 1 and len(block) == DOCID_BYTES and int.from_bytes(block, "little") not in docids:
         return EMPTY
     return joined_blocks(rows) & docids
 
 
 def set_rows(docids: DocIds) -> Iterator[tuple[int, DocIds]]:
-    """(block, documents) of the rows of a set that may be WHOLE; none of an empty set."""
+    """Yield the rows (block, documents) of a set that may be WHOLE; no rows for an empty set."""
     return blocks_of(docids) if len(docids) > MOST_IN_WHOLE else iter([(WHOLE, docids)] if docids else [])
 
 
 def blocks_of(docids: DocIds) -> Iterator[tuple[int, DocIds]]:
-    """(block, documents) of each block in which a set has documents."""
+    """Yield (block, documents) for each block in which a set has documents."""
     for block in range(docids.min() >> BLOCK_BITS, (docids.max() >> BLOCK_BITS) + 1) if docids else ():
         part = docids & _docids_of(block << BLOCK_BITS, (block + 1) << BLOCK_BITS)
         if part:
@@ -95,9 +95,9 @@ def _docids_of(start: int, end: int) -> DocIds:
 
 
 def edited_set_rows(stored: Mapping[int, bytes], added: DocIds, removed: DocIds) -> dict[int, bytes]:
-    """The rows of a set that may be WHOLE after an edit, as set_rows() would give them.
+    """Return the rows that set_rows() would give for a set after an edit: block -> encoded documents.
 
-    stored: as they were before, by block; those that are not edited stay as they are.
+    stored: all rows before the edit, by block. Rows without edits are returned unchanged.
     """
     if WHOLE in stored or not stored:
         docids = (union_of(map(from_bytes, stored.values())) | added) - removed
@@ -107,7 +107,7 @@ def edited_set_rows(stored: Mapping[int, bytes], added: DocIds, removed: DocIds)
     for block in new.keys() | gone.keys():
         edited[block] = to_bytes((from_bytes(edited.get(block, b"")) | new.get(block, EMPTY)) - gone.get(block, EMPTY))
     left = {block: docids for block, docids in edited.items() if docids}
-    # No list of so few documents takes more bytes; most sets need not be counted.
+    # A list of MOST_IN_WHOLE docids takes no more bytes than this, so most sets need not be counted.
     may_be_whole = removed and sum(map(len, left.values())) <= (MOST_IN_WHOLE + 8 * len(left)) * DOCID_BYTES
     if may_be_whole and sum(map(block_count, left.values())) <= MOST_IN_WHOLE:
         return edited_set_rows({WHOLE: b""}, union_of(map(from_bytes, left.values())), EMPTY)
@@ -115,8 +115,8 @@ def edited_set_rows(stored: Mapping[int, bytes], added: DocIds, removed: DocIds)
 
 
 def listed_docids(docids: str | None) -> DocIds:
-    """The set of docids separated by commas, as group_concat() of SQLite gives them; None for no row.
+    """Return the set of docids separated by commas, the result of SQLite's group_concat(); None if there was no row.
 
-    One text for all rows takes half the time of a row for each (150 against 350 ns a docid).
+    One text for all rows takes half the time of one row per docid (150 against 350 ns a docid).
     """
     return DocIds(json.loads(f"[{docids}]")) if docids else EMPTY

@@ -1,8 +1,8 @@
-"""Compares the rows of an index that follow from its documents with those of the same index, made afresh (svcd.tasks.rebuild).
+"""Compares the derived rows of an index with the rows of the same index rebuilt from its documents (svcd.tasks.rebuild).
 
-Docids, field numbers and FTS columns are the same in both, so most tables have the same rows in the same order. Where rows also
-depend on the history of the index (how points and sketches are divided, the spelling of values), their meaning is compared. For
-`svcd verify --full`; see docs/storage.md#damage.
+Docids, field numbers and FTS columns are the same in both, so most tables have equal rows in the same order. Some rows also
+depend on the history of the index (the division of points and sketches into rows, the spelling of values); there the meaning is
+compared. Used by `svcd verify --full`; see docs/storage.md#damage.
 """
 from __future__ import annotations
 
@@ -24,27 +24,28 @@ from svcd.vectors.sketches import SketchForm
 Row = tuple[Any, ...]
 Read = Callable[[sqlite3.Connection], Iterable[Row]]
 
-_SHOWN = 60  # characters of a value
+_SHOWN = 60  # characters shown of a value
 
 
 def faults(found: sqlite3.Connection, fresh: sqlite3.Connection) -> Iterator[str]:
-    """How an index differs from one that was made afresh, the first difference of each table. Both connections may write."""
+    """Yield how an index differs from a rebuilt one: the first difference of each table. Both connections must be writable."""
     for connection in (found, fresh):
         for table in ("terms", "term_positions"):
             connection.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{table}_occurrences "
                                f"USING fts5vocab(main, {table}, 'instance')")
     for table, read in _TABLES.items():
-        yield from _difference(table, read(found), read(fresh))
-    yield from _spelling_faults(found, fresh)
+        for row, expected in zip_longest(read(found), read(fresh)):
+            if row != expected:
+                yield f"{table} has {_shown(row)}; rebuilt from the documents it has {_shown(expected)}"
+                break
+    # A row without a spelling makes readers look into the documents, so it is right whatever these say.
+    select = "SELECT fid, kind, value, block, spelling FROM value_postings ORDER BY 1, 2, 3, 4"
+    for row, expected in zip(found.execute(select), fresh.execute(select)):
+        if row != expected and row[4] not in ("", b""):
+            yield f"value_postings has the spelling {_shown(row)}; the documents have {_shown(expected)}"
+            break
     yield from _block_faults(found)
     yield from _region_faults(found)
-
-
-def _difference(table: str, found: Iterable[Row], fresh: Iterable[Row]) -> Iterator[str]:
-    for row, expected in zip_longest(found, fresh):
-        if row != expected:
-            yield f"{table} has {_shown(row)}; made afresh from the documents it has {_shown(expected)}"
-            return
 
 
 def _shown(row: Row | None) -> str:
@@ -58,33 +59,33 @@ def _all(columns: str, rest: str) -> Read:
 
 
 def _document_values(connection: sqlite3.Connection) -> Iterator[Row]:
-    """The order of the fields in a row is that in which the document had them when it was written."""
+    """Yield rows with sorted fields: a row keeps the order of the fields at the time it was written."""
     for docid, text in connection.execute("SELECT docid, field_values FROM document_values ORDER BY docid"):
         yield docid, sorted(json.loads(text).items())
 
 
 def _word_counts(connection: sqlite3.Connection) -> Iterator[Row]:
-    """A block may end with zeros of documents that are gone."""
+    """Yield blocks without trailing zeros, which deleted documents may leave."""
     for column, block, counts in connection.execute("SELECT fts_column, block, counts FROM field_word_counts ORDER BY 1, 2"):
         if shown := counts.rstrip(b"\0"):
             yield column, block, shown
 
 
 def _sketches(connection: sqlite3.Connection) -> Iterator[Row]:
-    """(embedder, docid, sketch), however these are divided into rows; a row begins before its first document."""
+    """Yield (embedder, docid, sketch), independent of the division into rows; a row starts at or before its first document."""
     forms = {row.number: SketchForm.of(row.dimensions, row.is_quantized) for row in embedder_rows(connection)}
     before = -1
     for row, docids, sketches in connection.execute("SELECT id, docids, sketches FROM vector_sketches ORDER BY id"):
         embedder, numbers = row >> DOCID_BITS, sketch_docids(docids)
         size = forms[embedder].size
         if len(sketches) != size * len(numbers) or numbers and numbers[0] < docid_of(row) or row <= before:
-            yield embedder, docid_of(row), "a row of another length, or in another place"
-        for place, docid in enumerate(numbers):
-            yield embedder, docid, sketches[place * size:(place + 1) * size]
+            yield embedder, docid_of(row), "a row of another length, or out of order"
+        for index, docid in enumerate(numbers):
+            yield embedder, docid, sketches[index * size:(index + 1) * size]
         before = row | numbers[-1] if numbers else row
 
 
-# Those with a table of values, of words, of places, of vectors; the dearest come last.
+# Tables of values, words, locations and vectors; the most expensive ones come last.
 _TABLES: dict[str, Read] = {
     "fields": _all("fid, name, fts_column, documents", "fields ORDER BY fid"),
     "document_values": _document_values,
@@ -104,16 +105,7 @@ _TABLES: dict[str, Read] = {
 }
 
 
-def _spelling_faults(found: sqlite3.Connection, fresh: sqlite3.Connection) -> Iterator[str]:
-    """A row without a spelling of its own makes readers look at the documents, so it is right whatever these say."""
-    select = "SELECT fid, kind, value, block, spelling FROM value_postings ORDER BY 1, 2, 3, 4"
-    for row, expected in zip(found.execute(select), fresh.execute(select)):
-        if row != expected and row[4] not in ("", b""):
-            yield f"value_postings has the spelling {_shown(row)}; the documents have {_shown(expected)}"
-            return
-
-
-# Points: how they are divided depends on their history, but each block and region follows from the points in it.
+# The division of points into rows depends on their history, but each block and region follows from the points in it.
 
 
 def _block_faults(connection: sqlite3.Connection) -> Iterator[str]:
@@ -130,7 +122,7 @@ def _block_faults(connection: sqlite3.Connection) -> Iterator[str]:
         fresh = PointBlock(start, size, array("I", docids), array("d", xs), array("d", ys), array("d", zs)).row()
         covered += len(inside)
         if row != fresh:
-            yield f"point_blocks has the block {start} with {row[2]} points; {fresh[2]} are there, or others"
+            yield f"point_blocks has the block {start} with {row[2]} points; it should have {fresh[2]}, or other ones"
             return
     if covered != len(entries):
         yield f"point_blocks has {covered} of {len(entries)} points"
@@ -146,7 +138,7 @@ def _region_faults(connection: sqlite3.Connection) -> Iterator[str]:
         around = connection.execute("SELECT min(x0), min(y0), min(z0), max(x1), max(y1), max(z1) FROM point_blocks "
                                     "WHERE start BETWEEN ? AND ? AND points > 0", within).fetchone()
         if docids != to_bytes(expected) or points != len(expected) or box != [0.0 if each is None else each for each in around]:
-            yield f"point_regions has the region {start} with {points} points; {len(expected)} are there, or others"
+            yield f"point_regions has the region {start} with {points} points; it should have {len(expected)}, or other ones"
             return
         covered |= expected
     if covered != DocIds([docid for (docid,) in connection.execute("SELECT docid FROM points")]):

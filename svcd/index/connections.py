@@ -1,8 +1,8 @@
-"""How SQLite files are opened: one connection that writes, any number that only read, and a pool of the latter.
+"""Opens SQLite files: one connection that writes, any number that only read, and a pool of readers.
 
-SQLite before 3.51.3 can corrupt a write-ahead log that two connections reset at once, so exactly one connection per file
-writes or checkpoints. Readers open the file read-only: their descriptor cannot take the exclusive lock that the checkpoint
-of a last close needs, so they leave the log alone. See docs/storage.md#wal-and-the-one-writer-rule.
+SQLite before 3.51.3 can corrupt a write-ahead log that two connections reset at the same time, so exactly one connection per
+file writes or checkpoints. Readers open the file read-only: their descriptor cannot take the exclusive lock that SQLite needs
+for the checkpoint of a last close, so they never touch the log. See docs/storage.md#wal-and-the-one-writer-rule.
 """
 from __future__ import annotations
 
@@ -23,48 +23,48 @@ from svcd.index.disk_space import lacks_room
 from svcd.index.row_checksums import define, row_checksum
 
 PAGE_SIZE = 8192
-# Reads go through a memory map of the kernel's page cache, which does not count as memory of svcd: as much as SQLite allows, and
-# on systems of 32 bits a part of the address space.
+# Readers use a memory map of the kernel's page cache, which does not count as memory of svcd. The size is the most that SQLite
+# allows; on 32-bit systems a part of the address space.
 MAP_BYTES = 0x7FFF_0000 if sys.maxsize > 1 << 32 else 1 << 28
 READER_CACHE_KIB = 512
 BUSY_MS = 10_000
-# Seconds to wait for a reader when too many are open. A thread that has one already waits less: others may wait for it.
+# Seconds to wait for a reader when too many are open. A thread that already has one waits less: other threads may wait for it.
 WAIT_S, HOLDER_WAIT_S = 10.0, 0.5
 # Idle readers that close_spare() leaves alone: opening one takes a millisecond.
 SPARE_READERS = 8
-# On a disk that fails, or has become read-only, the shared index of the log cannot be created either.
+# On a disk that failed, or became read-only, the shared index of the log cannot be created either.
 _NO_SHARED_INDEX = (sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMMAP, sqlite3.SQLITE_IOERR_SHMLOCK)
 _FULL_DISK_ATTEMPTS, _FULL_DISK_PAUSE_S = 100, 0.002
 
 
 def open_writer(path: Path, *, cache_kib: int = 2048) -> sqlite3.Connection:
-    """The writing connection of a file, which is created if absent; a commit is on disk when it returns."""
+    """Open the writing connection of a file, created if absent; a commit is on disk when it returns."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000)
     try:
         connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        # Some systems build SQLite so that it overwrites freed pages with zeros: the log would be as large as what is deleted.
+        # Some builds of SQLite overwrite freed pages with zeros by default, which makes the log as large as the deleted data.
         connection.execute("PRAGMA secure_delete = FAST")
         connection.execute(f"PRAGMA cache_size = -{cache_kib}")
         connection.execute(f"PRAGMA mmap_size = {MAP_BYTES}")
         define(connection)
-    except BaseException:  # such as a full disk: nothing must be left open for the next attempt
+    except BaseException:  # such as a full disk: the next attempt must not find the file open
         connection.close()
         raise
     return connection
 
 
 class FullDiskReader(sqlite3.Connection):
-    """A reader that found no room on the disk for the shared index of the log, and reads the log by itself.
+    """A reader without shared index of the log, for which the disk had no room; it reads the log by itself.
 
-    It sees what other readers see, also what is committed later; but each transaction starts with an empty cache, so the
-    pool does not keep it.
+    It sees the same commits as other readers, later ones too. But each transaction starts with an empty cache, so the pool does
+    not keep it.
     """
 
 
 def keep_log(path: Path) -> None:
-    """Create the files of a database's log, empty if need be.
+    """Create the files of a database's log where they are missing.
 
     The last writer removes them, and on a full disk a reader may not be able to create them again.
     """
@@ -77,7 +77,7 @@ def keep_log(path: Path) -> None:
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """A connection that cannot change the file. Raises sqlite3.OperationalError when the file is absent."""
+    """Open a connection that cannot change the file. Raises sqlite3.OperationalError when the file is absent."""
     try:
         return _reader(path, "mode=ro", sqlite3.Connection)
     except sqlite3.OperationalError as error:
@@ -85,10 +85,10 @@ def open_reader(path: Path) -> sqlite3.Connection:
             raise
     for attempt in range(_FULL_DISK_ATTEMPTS):
         try:
-            # The attempt above has left an empty file for the shared index, which is not written to in this mode.
+            # The attempt above left an empty file for the shared index; this mode does not write to it.
             return _reader(path, "mode=ro&readonly_shm=1", FullDiskReader)
         except sqlite3.OperationalError as error:
-            # While another thread has the file open as above, SQLite shares its view with this one.
+            # While another thread has the file open with the call above, SQLite shares its view with this connection.
             if not lacks_room(error) and error.sqlite_errorcode not in _NO_SHARED_INDEX or attempt == _FULL_DISK_ATTEMPTS - 1:
                 raise
             time.sleep(_FULL_DISK_PAUSE_S)
@@ -109,22 +109,22 @@ def _reader(path: Path, how: str, kind: type[sqlite3.Connection]) -> sqlite3.Con
 
 
 def delete_copy(path: Path) -> None:
-    """Delete a copy, if there is one, with the journal that a killed process may have left of it. Raises OSError."""
+    """Delete a copy, if it exists, with the journal that a killed process may have left. Raises OSError."""
     for suffix in ("-journal", "-wal", "-shm", ""):  # a journal that outlived its file would be rolled back into the next one
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def copy_file(path: Path, target: Path) -> None:
-    """Copy a committed state of a file to another, which is overwritten; the writer of the file may go on."""
+    """Copy a committed state of a file to `target`, which is overwritten; the writer of the file may continue meanwhile."""
     delete_copy(target)
     with closing(open_reader(path)) as reader, closing(sqlite3.connect(target, isolation_level=None)) as copy:
-        copy.execute("PRAGMA synchronous = OFF")  # an incomplete copy is thrown away after a crash anyway
+        copy.execute("PRAGMA synchronous = OFF")  # after a crash an incomplete copy is thrown away anyway
         reader.backup(copy)
 
 
 @contextmanager
 def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """A transaction: committed, and durable, at the end of the block; rolled back on an exception."""
+    """Run the block in a transaction: commit durably at its end, roll back on an exception."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield connection
@@ -136,25 +136,25 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connec
 
 
 def meta(connection: sqlite3.Connection, key: str) -> Any:
-    """A value of the table `meta` of an index file, or None."""
+    """Return a value of the table `meta` of an index file, or None."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     return row[0] if row else None
 
 
 def set_meta(connection: sqlite3.Connection, key: str, value: object) -> None:
-    """Put a value into the table `meta`."""
+    """Store a value in the table `meta`."""
     connection.execute("INSERT OR REPLACE INTO meta(key, value, checksum) VALUES (?, ?, ?)",
                        (key, value, row_checksum(key, value)))
 
 
 class ReadPool:
-    """Readers of many files, each lent to one thread at a time; idle ones are kept for the next transaction.
+    """Readers of many files, each lent to one thread at a time; idle readers are kept for the next transaction.
 
-    most_open: limit of open readers, lent or idle; None derives it from the limit of descriptors. At the limit an idle
-    reader of the least recently used file is closed; if there is none, a thread that has no reader waits for another to
-    return one. A thread that has one hardly waits, so that no two wait for each other. most_idle: limit of idle readers.
-    Files are opened on use: 10,000 indexes that nobody searches cost no descriptor. Paths are strings, as each
-    search passes them twice and building a Path costs more than the look-up.
+    most_open: limit of open readers, lent or idle; None derives it from the limit of descriptors. At the limit the pool closes
+    an idle reader of the least recently used file. Without idle readers, a thread without a reader waits until one is
+    returned; a thread that has one waits only briefly, so that two threads do not wait for each other. most_idle: limit of idle
+    readers. Files are opened on first use: 10,000 indexes that nobody searches cost no descriptor. Paths are strings: each search
+    passes them twice, and building a Path costs more than the look-up.
     """
 
     def __init__(self, most_idle: int = 64, most_open: int | None = None) -> None:
@@ -163,19 +163,19 @@ class ReadPool:
         self._idle: OrderedDict[str, list[sqlite3.Connection]] = OrderedDict()
         self._idle_count = 0
         self._lent: dict[int, int] = {}  # id of a connection: the thread that it was lent to
-        self._closed = 0  # readers closed since close_spare() closed the others: SQLite may have their descriptors still
+        self._closed = 0  # readers closed since close_spare() closed the rest: SQLite may still hold their descriptors
         self._opening = 0  # connections that are being opened
         self._deleted: set[str] = set()
         self._changed = threading.Condition(threading.Lock())  # guards all of these; notified when a reader is returned
 
     @property
     def most_held(self) -> int:
-        """How many readers one request may hold, so that others go on."""
+        """The number of readers that one request may hold, so that other requests can continue."""
         return self._most_open // 2
 
     @contextmanager
     def transaction(self, path: Path | str) -> Iterator[sqlite3.Connection]:
-        """A connection in a read transaction: it sees one state of the file until the block ends."""
+        """Lend a connection in a read transaction: it sees one state of the file until the block ends."""
         connection = self.begin(path)
         try:
             yield connection
@@ -183,7 +183,7 @@ class ReadPool:
             self.end(path, connection)
 
     def rows(self, path: str, statement: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        """The rows of one statement, which is a read transaction by itself. Raises as begin()."""
+        """Return the rows of one statement, run as its own read transaction. Raises the errors of begin()."""
         connection = self._take(path) or self._open_new(path)
         try:
             found = connection.execute(statement, parameters).fetchall()
@@ -194,17 +194,16 @@ class ReadPool:
         return found
 
     def begin(self, path: Path | str) -> sqlite3.Connection:
-        """A connection in a read transaction, which end() must end.
+        """Lend a connection in a read transaction, which end() must end.
 
-        Raises sqlite3.OperationalError when there is no file, OSError (EMFILE) when no descriptor is free and
-        none becomes free in time.
+        Raises sqlite3.OperationalError when the file does not exist, OSError (EMFILE) when no descriptor becomes free in time.
         """
         connection = self._take(str(path)) or self._open_new(str(path))
         connection.execute("BEGIN")
         return connection
 
     def end(self, path: Path | str, connection: sqlite3.Connection) -> None:
-        """End the transaction of begin(). Whatever went wrong in it, the connection is then usable or closed."""
+        """End the transaction of begin(). Afterwards the connection is usable or closed, whatever failed in it."""
         try:
             connection.execute("ROLLBACK")
         except sqlite3.Error:
@@ -222,9 +221,9 @@ class ReadPool:
         _close_all(idle)
 
     def close_spare(self) -> None:
-        """Close all idle readers if more than SPARE_READERS are idle or were closed, as many clients at once leave them behind.
+        """Close all idle readers if more than SPARE_READERS are idle or were closed, as after many concurrent clients.
 
-        SQLite gives back the descriptors of a file only with the last reader of it.
+        SQLite returns the descriptors of a file only when its last reader closes.
         """
         with self._changed:
             if self._idle_count + self._closed <= SPARE_READERS:
@@ -258,7 +257,7 @@ class ReadPool:
         surplus: sqlite3.Connection | None = None
         with self._changed:
             del self._lent[id(connection)]
-            # The space of a deleted file is freed only when nobody has it open.
+            # The space of a deleted file is freed only when nobody has the file open.
             if path in self._deleted or isinstance(connection, FullDiskReader):
                 surplus = connection
             else:
@@ -285,8 +284,10 @@ class ReadPool:
         return len(self._lent) + self._idle_count + self._opening
 
     def _open_new(self, path: str) -> sqlite3.Connection:
-        """A new connection that has all its descriptors, lent to this thread."""
-        until = time.monotonic() + (HOLDER_WAIT_S if self._is_holder() else WAIT_S)
+        """Open a connection with all its descriptors, lent to this thread."""
+        with self._changed:
+            is_holder = threading.get_ident() in self._lent.values()
+        until = time.monotonic() + (HOLDER_WAIT_S if is_holder else WAIT_S)
         while True:
             self._make_room(until)
             connection = None
@@ -303,19 +304,20 @@ class ReadPool:
                         self._lent[id(connection)] = threading.get_ident()
                     else:
                         self._changed.notify_all()
-            if not self._free_descriptor(until):
-                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    def _is_holder(self) -> bool:
-        with self._changed:
-            return threading.get_ident() in self._lent.values()
+            idle = self._all_idle()
+            _close_all(idle)
+            if idle:
+                continue
+            with self._changed:
+                if not self._changed.wait(max(0.0, until - time.monotonic())):
+                    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     def _make_room(self, until: float) -> None:
-        """Count one more reader as being opened: close idle ones for it, and wait for others if there are too many."""
+        """Count one more reader as being opened. At the limit, wait for idle readers and close them."""
         surplus: list[sqlite3.Connection] = []
         with self._changed:
             if threading.get_ident() not in self._lent.values():
-                # After the timeout it is tried anyway: the system decides whether there is a descriptor.
+                # After the timeout the caller tries anyway: the system decides whether a descriptor is free.
                 self._changed.wait_for(lambda: self._idle_count or self._open < self._most_open,
                                        max(0.0, until - time.monotonic()))
             while self._open >= self._most_open and self._idle_count:
@@ -323,24 +325,15 @@ class ReadPool:
             self._opening += 1
         _close_all(surplus)
 
-    def _free_descriptor(self, until: float) -> bool:
-        """Close all idle readers, or wait for a lent one to come back; False when neither gave a descriptor."""
-        idle = self._all_idle()
-        _close_all(idle)
-        if idle:
-            return True
-        with self._changed:
-            return self._changed.wait(max(0.0, until - time.monotonic()))
-
     def _all_idle(self) -> list[sqlite3.Connection]:
-        """Take out all idle readers."""
+        """Remove all idle readers from the pool and return them."""
         with self._changed:
             idle, self._idle, self._idle_count = self._idle, OrderedDict(), 0
         return [connection for connections in idle.values() for connection in connections]
 
 
 def _open_whole(path: str) -> sqlite3.Connection:
-    """A reader that has opened the log, too, so that its first transaction needs no further descriptor."""
+    """Open a reader together with the log, so that its first transaction needs no further descriptor."""
     connection = open_reader(Path(path))
     try:
         connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
@@ -351,7 +344,7 @@ def _open_whole(path: str) -> sqlite3.Connection:
 
 
 def _is_out_of_descriptors(failure: sqlite3.OperationalError, path: str) -> bool:
-    """Did SQLite, which only reports that it cannot open a file, lack descriptors?"""
+    """Return whether SQLite, which only reports that it cannot open a file, lacked descriptors."""
     if failure.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or not os.path.exists(path):
         return False
     spare: list[int] = []
@@ -372,18 +365,18 @@ def _close_all(connections: Iterable[sqlite3.Connection]) -> None:
 
 
 def table_sizes(connection: sqlite3.Connection) -> dict[str, int]:
-    """Table or index -> the bytes of its pages; empty where SQLite was built without `dbstat`. Reads the whole file."""
+    """Return table or index -> bytes of its pages; empty if SQLite was built without `dbstat`. Reads the whole file."""
     try:
         return dict(connection.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY name"))
     except sqlite3.OperationalError:
         return {}
 
 
-# Names of files that survive the loss of power.
+# Durable file names
 
 
 def sync_folder(folder: Path) -> None:
-    """Make new names in a folder durable; the contents of files are synced by those who write them."""
+    """Make new names in a folder durable; the writers of files sync their content."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -392,6 +385,6 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Make a folder durable with all that is in it."""
-    for place in (folder, *folder.rglob("*")):
-        sync_folder(place)
+    """Make the names in a folder and all its subfolders durable."""
+    for path in (folder, *folder.rglob("*")):
+        sync_folder(path)

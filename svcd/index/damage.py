@@ -1,8 +1,9 @@
-"""Looks through a file of the data folder for damage: in its pages, in rows with checksums, in rows that cannot be decoded.
+"""Checks a file of the data folder for damage: in its pages, in rows with checksums, in rows that cannot be decoded.
 
-An error while a file is read may be a bug, or damage. Its class tells only what may be damage; then the file is looked through,
-and only a fault found in it makes the error `index_corrupted` or `instance_corrupted`. `svcd verify` looks through files in the
-same way, and with --full it also compares what follows from documents (svcd.index.comparison). See docs/storage.md#damage.
+An error while a file is read may come from a bug or from damage. The class of the error tells only whether damage is possible;
+then the file is checked, and only a fault found in it turns the error into `index_corrupted` or `instance_corrupted`.
+`svcd verify` makes the same checks; with --full it also compares derived rows with the documents (svcd.index.comparison).
+See docs/storage.md#damage.
 """
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.connections import open_reader
 
 MOST_FAULTS = 20
-# Errors that damage may come up as. Those of the system, of a full disk and of a locked file are none.
+# Errors that damage may cause. SQLite errors of the system, of a full disk and of a locked file are excluded (_OF_SYSTEM).
 SUSPICIOUS = (sqlite3.DatabaseError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError,
               MemoryError)
 _OF_SYSTEM = frozenset((
@@ -31,17 +32,17 @@ _OF_FILE = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 
 
 def may_be_damage(error: BaseException) -> bool:
-    """Whether an error may come from a damaged file."""
+    """Return whether an error may come from a damaged file."""
     return isinstance(error, (*SUSPICIOUS, schema.NewerFormat)) and getattr(error, "sqlite_errorcode", 0) & 0xFF not in _OF_SYSTEM
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether an error says by itself that a file is damaged."""
+    """Return whether an error by itself says that a file is damaged."""
     return isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_FILE
 
 
 def first_fault(path: Path, kind: schema.Kind) -> str | None:
-    """The first fault of a file; None when it is sound as far as can be seen without its documents being indexed again."""
+    """Return the first fault of a file; None when it is sound as far as can be seen without rebuilding the index."""
     check = index_faults if kind is schema.INDEX else instance_faults
     try:
         with closing(open_reader(path)) as connection:
@@ -52,9 +53,9 @@ def first_fault(path: Path, kind: schema.Kind) -> str | None:
 
 
 def fault_behind(error: BaseException, path: Path) -> str | None:
-    """The fault of an index file that an error of its writer came from; None if the file is sound.
+    """Return the fault of an index file that caused an error of its writer; None if the file is sound.
 
-    An error while the file was closed after another one says little: then the first one counts.
+    An error while the file was closed after an earlier error says little, so the earlier one counts.
     """
     while error.__context__ is not None and not is_damage(error):
         error = error.__context__
@@ -64,26 +65,26 @@ def fault_behind(error: BaseException, path: Path) -> str | None:
 
 
 def index_error(index_uid: str, fault: str) -> ApiError:
-    """The error of a request or a task that met damage in the file of an index."""
+    """Return the error of a request or a task that met damage in the file of an index."""
     return ApiError("index_corrupted", (
         f"The file of index `{index_uid}` is damaged: {fault}. Restore it from a backup; or stop svcd and rebuild the index from "
         f"its documents with `svcd repair {index_uid}`; or delete the index."))
 
 
 def instance_error(fault: str) -> ApiError:
-    """The error of a request that met damage in instance.sqlite."""
+    """Return the error of a request that met damage in instance.sqlite."""
     return ApiError("instance_corrupted", f"The file instance.sqlite is damaged: {fault}. {INSTANCE_ADVICE}")
 
 
 INSTANCE_ADVICE = "Stop svcd, and restore the data folder from a backup."
 
 
-Without = dict[str, int]  # table -> rows that have no checksum; ALL_TABLES in a file of an older format
+Without = dict[str, int]  # table -> number of rows without a checksum; ALL_TABLES in a file of an older format
 ALL_TABLES = "all tables"
 
 
 def instance_faults(connection: sqlite3.Connection, without: Without) -> Iterator[str]:
-    """What is wrong with instance.sqlite, a sentence each; the connection reads texts as bytes afterwards."""
+    """Yield the faults of instance.sqlite, a sentence each. Afterwards the connection reads texts as bytes."""
     yield from _table_faults(connection, schema.INSTANCE, row_checksums.INSTANCE, without)
     for table, columns in _JSON_COLUMNS.items():
         for column in columns:
@@ -98,7 +99,7 @@ _JSON_COLUMNS = {
 
 
 def index_faults(connection: sqlite3.Connection, without: Without) -> Iterator[str]:
-    """What is wrong with the file of an index, a sentence each; the connection reads texts as bytes afterwards."""
+    """Yield the faults of the file of an index, a sentence each. Afterwards the connection reads texts as bytes."""
     yield from _table_faults(connection, schema.INDEX, row_checksums.INDEX, without)
     docids = []
     for docid, text in connection.execute("SELECT docid, json FROM documents ORDER BY docid"):
@@ -113,7 +114,7 @@ def index_faults(connection: sqlite3.Connection, without: Without) -> Iterator[s
             yield from _decoded(f"{key.decode()} of the table meta", decode, meta[key])
     everything = DocIds(docids)
     if from_bytes(meta.get(b"docids", b"")) != everything:
-        yield "the set of all documents differs from the documents that are there"
+        yield "the set of all documents differs from the stored documents"
     yield from _decoding_faults(connection, everything)
 
 
@@ -124,7 +125,7 @@ _META: dict[bytes, Callable[[Any], Any]] = {
 
 def _table_faults(connection: sqlite3.Connection, kind: schema.Kind, tables: row_checksums.Tables,
                   without: Without) -> Iterator[str]:
-    """Damage in the pages of a file, in the statements of its tables, and in the rows that have checksums."""
+    """Yield damage in the pages of a file, in the statements of its tables, and in rows with checksums."""
     connection.text_factory = bytes
     for (said,) in connection.execute(f"PRAGMA integrity_check({MOST_FAULTS})"):
         if said != b"ok":
@@ -138,20 +139,20 @@ def _table_faults(connection: sqlite3.Connection, kind: schema.Kind, tables: row
             yield f"its format is {format_}, but its tables are of a later one"
     else:
         for name in schema.odd_statements(connection, kind):
-            yield f"`{name}` is not what svcd has made: it is missing, or another one"
+            yield f"`{name}` differs from the table, index or trigger that svcd created: it is missing or was changed"
         check = row_checksums.RowCheck(connection, tables)
         yield from check.faults()
         without.update(check.without)
 
 
-# Tables with sets of documents: which row is meant in a fault, and the column of the set.
+# Tables with sets of documents -> the column that identifies a row in a fault; the set is in the column `docids`.
 _SETS = {"value_postings": "fid", "value_groups": "fid", "vector_postings": "embedder", "prefix_postings": "letter",
          "materialized_postings": "key", "point_blocks": "start", "point_regions": "start"}
 _BY_DOCID = ("forward_index", "document_values", "points", "geometries")
 
 
 def _decoding_faults(connection: sqlite3.Connection, everything: DocIds) -> Iterator[str]:
-    """Rows that cannot be decoded, or are of documents that are not there."""
+    """Yield rows that cannot be decoded, and rows with documents that do not exist."""
     for table, name in _SETS.items():
         for key, stored in connection.execute(f"SELECT {name}, docids FROM {table}"):
             try:
@@ -159,9 +160,9 @@ def _decoding_faults(connection: sqlite3.Connection, everything: DocIds) -> Iter
             except (ValueError, TypeError) as error:
                 yield f"the row of {_shown(key)} in {table} cannot be decoded: {error}"
                 continue
-            # Sets of pairs and terms may have documents that were deleted since: readers take these out.
+            # Sets of terms and pairs may keep documents that were deleted since: readers remove these.
             if table != "materialized_postings" and docids - everything:
-                yield f"the row of {_shown(key)} in {table} has documents that are not there"
+                yield f"the row of {_shown(key)} in {table} has documents that do not exist"
     for table in _BY_DOCID:
         for (docid,) in connection.execute(f"SELECT docid FROM {table} WHERE docid NOT IN (SELECT docid FROM documents)"):
             yield f"document {docid} of {table} is not in documents"

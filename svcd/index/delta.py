@@ -1,13 +1,14 @@
-"""The documents written between two generations of an index, to bring cached sets up to date without reading them again.
+"""The documents written between two generations of an index: cached sets are brought up to date without reading them again.
 
-A cached set stays right for every document that was not written since. For written documents, a delta computes from
-their words and values as they are now whether they belong to the set: docs/storage.md#delta-and-cache.
+A cached set stays right for every document that was not written since. For written documents, a delta decides from their
+current words and values whether they belong to the set: docs/storage.md#delta-and-cache.
 """
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 from svcd.base.docids import DocIds
@@ -18,16 +19,15 @@ Rows = Mapping[int, Mapping[int, Sequence[str]]]  # docid -> FTS column -> terms
 Occurrence = tuple[int, int, int]  # docid, column, position
 
 _NO_DISTANCE = 9
-# Memory of a word (in its row and among the occurrences), of a document and each of its fields, of a character of values.
+# Bytes of memory of a word (in its row and among the occurrences), of a document or one of its fields, of a character of values.
 _WORD_BYTES, _ROW_BYTES, _CHARACTER_BYTES = 200, 600, 4
 
 
 class Delta:
-    """Written documents and what they hold now.
+    """Written documents and their current content.
 
-    written: their docids, deleted documents included. rows: the words of those that exist. removed_terms: terms that no
-    document held any more after one of the writes; None when that is not known. value_texts: docid -> its row of
-    document_values.
+    written: their docids, including deleted documents. rows: the words of the existing ones. removed_terms: terms that no
+    document held any more after one of the writes; None when unknown. value_texts: docid -> its row of document_values.
     """
 
     def __init__(self, written: DocIds, rows: Rows, removed_terms: frozenset[str] | None, value_texts: Mapping[int, str]) -> None:
@@ -35,10 +35,10 @@ class Delta:
         self._rows = rows
         self.removed_terms = removed_terms
         self.value_texts = value_texts
-        self.values: dict[int, Any] = {}  # by field number: what ValueReader has decoded of value_texts
+        self.values: dict[int, Any] = {}  # by field number: the values that ValueReader has decoded from value_texts
 
     def __sizeof__(self) -> int:
-        """About the memory that it takes once everything in it is decoded: the cache is limited by it."""
+        """Estimate the memory of the delta once everything in it is decoded; the cache is limited by it."""
         texts = self.value_texts.values()
         words_held = sum(len(row) for rows in self._rows.values() for row in rows.values())
         fields = sum(text.count(":[") for text in texts)
@@ -46,7 +46,7 @@ class Delta:
                 + _CHARACTER_BYTES * sum(map(len, texts)))
 
     def updated(self, known: DocIds, fresh: DocIds) -> DocIds:
-        """A set of an older generation brought up to date. fresh: the written documents that belong to it now."""
+        """Bring a set of an older generation up to date. fresh: the written documents that now belong to it."""
         return (known - self.written) | fresh
 
     @cached_property
@@ -68,28 +68,22 @@ class Delta:
         if not is_prefix:
             return (term,) if term in self._occurrences else ()
         start = bisect_left(self.terms, term.encode(), key=str.encode)
-        return self._with_prefix(start, term)
-
-    def _with_prefix(self, start: int, prefix: str) -> Iterator[str]:
-        for term in self.terms[start:]:
-            if not term.startswith(prefix):
-                return
-            yield term
+        return takewhile(lambda each: each.startswith(term), self.terms[start:])
 
     def _occurrences_of(self, term: str, is_prefix: bool) -> Iterator[Occurrence]:
         for each in self._terms_matching(term, is_prefix):
             yield from self._occurrences[each]
 
     def term_docids(self, term: str, is_prefix: bool = False, column: int | None = None) -> DocIds:
-        """Documents with the term (or one that starts with it), in one field when its FTS column is given."""
+        """Documents with the term (or any term that starts with it), in any field or in one FTS column."""
         return DocIds([docid for docid, found, _ in self._occurrences_of(term, is_prefix) if column in (None, found)])
 
     def any_term_docids(self, terms: Iterable[str]) -> DocIds:
-        """Documents with one of several terms."""
+        """Documents with any of several terms."""
         return DocIds([docid for term in terms for docid, _, _ in self._occurrences.get(term, ())])
 
     def position_docids(self, term: str, is_prefix: bool, bucket: int) -> DocIds:
-        """Documents with the term (or one that starts with it) at a bucketed position of any field."""
+        """Documents with the term (or any term that starts with it) at a bucketed position of any field."""
         return DocIds([docid for docid, _, position in self._occurrences_of(term, is_prefix)
                        if bucketed_position(position) == bucket])
 
@@ -98,20 +92,19 @@ class Delta:
         return self.term_docids(left) & self.term_docids(right, is_prefix)
 
     def pair_docids(self, distance: int, left: str, right: str, is_prefix: bool) -> DocIds:
-        """Documents in which `distance` is the smallest one from `left` to `right` (or to a term that starts with it)."""
-        return DocIds([docid for term in self._terms_matching(right, is_prefix)
-                       for docid, least in self._nearest(left, term).items() if least == distance])
-
-    def _nearest(self, left: str, right: str) -> dict[int, int]:
+        """Documents in which `distance` is the smallest from `left` to a following `right` (or a term that starts with it)."""
         positions: dict[tuple[int, int], list[int]] = {}
         for docid, column, position in self._occurrences.get(left, ()):
             positions.setdefault((docid, column), []).append(position)
-        nearest: dict[int, int] = {}
-        for docid, column, position in self._occurrences[right]:
-            for before in positions.get((docid, column), ()):
-                if 0 < position - before < nearest.get(docid, _NO_DISTANCE):
-                    nearest[docid] = position - before
-        return nearest
+        found: list[int] = []
+        for term in self._terms_matching(right, is_prefix):
+            nearest: dict[int, int] = {}
+            for docid, column, position in self._occurrences[term]:
+                for before in positions.get((docid, column), ()):
+                    if 0 < position - before < nearest.get(docid, _NO_DISTANCE):
+                        nearest[docid] = position - before
+            found += [docid for docid, least in nearest.items() if least == distance]
+        return DocIds(found)
 
     def count_docids(self, column: int, count: int) -> DocIds:
         """Documents whose field holds exactly `count` words."""
@@ -119,11 +112,11 @@ class Delta:
                        if column in rows and len(rows[column]) - list(rows[column]).count("") == count])
 
     def updated_words(self, known: Sequence[str], prefix: str) -> Sequence[str] | None:
-        """A list of all words with a prefix brought up to date; None when it is not known which terms were removed."""
+        """Bring the list of all words with a prefix up to date; None when it is unknown which terms were removed."""
         if self.removed_terms is None:
             return None
         words = set(known)
-        # A term that one write removed may have come back with a later one.
+        # A later write may have brought back a term that an earlier one removed.
         removed = words.intersection(
             fts_encoding.word_of_term(term) for term in self.removed_terms if term not in self._occurrences)
         fresh = {fts_encoding.word_of_term(term) for term in self._terms_matching(

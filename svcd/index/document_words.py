@@ -1,7 +1,7 @@
 """The words of one document, looked up in the text of its forward index row.
 
-A search asks for some words of some dozens of documents. To find a few words in a text takes half the time of dividing the text
-into all of its words (8 and 16 us a document of 90 words, for three words), so the text is divided only when it must be.
+A search asks for some words of some dozens of documents. Finding a few words in a text takes half the time of splitting the text
+into all its words (8 and 16 us a document of 90 words, for three words), so the text is split only when necessary.
 """
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from svcd.base.positions import FIELD_SHIFT
 from svcd.index import fts_encoding
 
-# Up to so many words are looked up one by one, which is quicker than looking at all words of a document.
+# Up to this many words are looked up one by one, which is quicker than checking all words of a document.
 _FEW_WORDS = 4
 
 
 class StoredWords:
     """A `svcd.query.reader.DocumentWords`.
 
-    forward: the forward index row of the document; names: FTS column, as written there -> field.
+    forward: the forward index row of the document; names: FTS column (as text in that row) -> field.
     """
 
     __slots__ = ("docid", "_forward", "_names", "_text", "_fields", "_rows", "_occurrences")
@@ -26,7 +26,7 @@ class StoredWords:
         self.docid = docid
         self._forward = forward
         self._names = names
-        # Lines "column, terms by position", with a space after each of them, so that there is one on both sides of a term.
+        # Lines "column, terms by position" with a space after each term, so that every term has a space on both sides.
         self._text = fts_encoding.spaced_lines(forward)
         self._fields: Sequence[str] | None = None
         self._rows: Sequence[Sequence[str]] | None = None
@@ -40,14 +40,14 @@ class StoredWords:
         return self._fields
 
     def occurrences(self, word: str) -> list[int]:
-        """The occurrences of a word, ascending; kept, as rules ask for the same words."""
+        """Return the occurrences of a word, ascending; cached, as several rules ask for the same words."""
         occurrences = self._occurrences.get(word)
         if occurrences is None:
             occurrences = self._occurrences[word] = self._starting_with(f" {fts_encoding.term_of_word(word)} ")
         return occurrences
 
     def occurrences_of_any(self, words: Collection[str]) -> list[int]:
-        """The occurrences of any of these words, in any order."""
+        """Return the occurrences of any of these words, in any order."""
         if len(words) <= _FEW_WORDS:
             found: list[int] = []
             for word in words:
@@ -59,16 +59,16 @@ class StoredWords:
                 if word in words]
 
     def occurrences_of_prefix(self, prefix: str) -> list[int]:
-        """The occurrences of all words that start with a prefix."""
+        """Return the occurrences of all words that start with a prefix."""
         return self._starting_with(f" {fts_encoding.term_of_word(prefix)}")
 
     def length(self, field: int) -> int:
-        """The number of words of the field with this number."""
+        """Return the number of words of the field with this number."""
         words = self._words_by_position()[field]
         return len(words) - words.count("")
 
     def _starting_with(self, pattern: str) -> list[int]:
-        """Where in the text a space is followed by certain characters, as occurrences."""
+        """Return the occurrences at which the text continues with `pattern`, which starts with a space."""
         text = self._text
         at = text.find(pattern)
         found: list[int] = []
@@ -86,5 +86,5 @@ class StoredWords:
 
 
 def stored_words(forward_texts: Mapping[int, str], docids: Sequence[int], names: Mapping[str, str]) -> Iterator[StoredWords]:
-    """The words of documents, in their order. forward_texts: docid -> forward index row, of those that hold words."""
+    """Return the words of documents, in the order of docids. forward_texts: docid -> forward index row, if it has words."""
     return (StoredWords(docid, forward_texts.get(docid, ""), names) for docid in docids)

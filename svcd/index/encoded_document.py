@@ -1,8 +1,8 @@
-"""What documents contribute to the tables of an index: their words and values in the form in which they are stored.
+"""The words and values of documents, encoded for the tables of an index.
 
-It depends on the documents, their docids and the settings alone, not on the state of the index: attributes have their names
-here, and the writer puts FTS columns and field numbers in. Only tuples, lists, dictionaries, texts, bytes and numbers, so that
-another process can make it and send it with `marshal` (docs/tasks-and-batches.md#analysis-process).
+The result depends only on the documents, their docids and the settings, not on the state of the index: it refers to attributes
+by name, and the writer puts in FTS columns and field numbers. It consists only of tuples, lists, dictionaries, texts, bytes and
+numbers, so that another process can build it and send it with `marshal` (docs/tasks-and-batches.md#analysis-process).
 """
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from svcd.index.value_writer import MIXED, FieldEntry, Postings, RowEdits, json_
 
 Positions = Mapping[str, Sequence[str]]  # attribute -> word at each position, "" for a position gap
 
-# Of one attribute: its row of the forward index, its text for the table `terms`, how many words it holds (0 above
+# The words of one attribute: its row of the forward index, its text for the table `terms`, its number of words (0 above
 # COUNTED_WORDS), and the first letters of its words.
 FieldWords = tuple[str, str, int, str]
 # attribute -> its words, and the text for the table `term_positions`.
 Words = tuple[dict[str, FieldWords], str]
-# Of one attribute: its JSON array in document_values, and its postings.
+# The values of one attribute: its JSON array in document_values, and its postings.
 AttributeValues = tuple[str, Postings]
 Values = dict[str, AttributeValues]
-# Of new documents that are written together, because they share most of them: bitmap block -> attribute -> what ValueWriter adds;
-# block -> attribute -> first letter -> docids.
+# The postings of new documents that are written together, joined because the documents share most of them: bitmap block ->
+# attribute -> the edits for ValueWriter; block -> attribute -> first letter -> docids.
 AddedPostings = dict[int, dict[str, RowEdits]]
 AddedLetters = dict[int, dict[str, dict[str, list[int]]]]
-# The documents in their order; those that are new have no letters and postings of their own, and words are None where they stay.
+# The documents in their order. New documents come without letters and postings; words are None where they do not change.
 EncodedDocuments = tuple[list[tuple["Words | None", Values]], AddedPostings, AddedLetters]
 
 _NO_POSTINGS: Postings = {}
 
 
 class AttributeWords(NamedTuple):
-    """The words of one attribute. found: with its first letters; new: without; position_terms: for `term_positions`."""
+    """The words of one attribute. found: with first letters; new: without them; position_terms: for `term_positions`."""
 
     found: FieldWords
     new: FieldWords
@@ -57,14 +57,14 @@ def attribute_values(entry: FieldEntry) -> AttributeValues:
 
 
 def encoded_values(values: Mapping[str, FieldEntry]) -> Values:
-    """The values of a document, by attribute."""
+    """Return the encoded values of a document, by attribute."""
     return {name: attribute_values(held) for name, held in values.items()}
 
 
 def encoded_documents(documents: Iterable[tuple[Positions | None, Mapping[str, FieldEntry], int | None]]) -> EncodedDocuments:
     """Encode documents that are written together.
 
-    documents: of each (words, None if they stay as they are stored; attribute -> values; docid if it is new).
+    documents: (words, or None if they do not change; attribute -> values; docid if it is new) of each.
     """
     portion = EncodedPortion()
     for positions, values, docid in documents:
@@ -80,7 +80,7 @@ class EncodedPortion:
         self.documents: EncodedDocuments = ([], {}, {})
 
     def add(self, words: Mapping[str, AttributeWords] | None, values: Values, docid: int | None) -> None:
-        """Add a document. words: None if they stay as they are stored; docid: if it is new."""
+        """Add a document. words: None if they do not change; docid: given for a new document only."""
         encoded, postings, letters = self.documents
         if docid is None:
             encoded.append((_words(words, False), values))
@@ -88,9 +88,25 @@ class EncodedPortion:
         block = docid >> BLOCK_BITS
         encoded.append((_words(words, True), {name: (array, _NO_POSTINGS) for name, (array, _) in values.items()}))
         if words:
-            _add_letters(words, letters.setdefault(block, {}), docid)
-        if values:
-            _add_postings(values, postings.setdefault(block, {}), docid)
+            letters_of_block = letters.setdefault(block, {})
+            for name, ((_, _, _, first_letters), _, _) in words.items():
+                docids_by_letter = letters_of_block.setdefault(name, {})
+                for letter in first_letters:
+                    if letter in docids_by_letter:
+                        docids_by_letter[letter].append(docid)
+                    else:
+                        docids_by_letter[letter] = [docid]
+        postings_of_block = postings.setdefault(block, {}) if values else {}
+        for name, (_, entries) in values.items():
+            edits = postings_of_block.setdefault(name, {})
+            for key, spelling in entries.items():
+                edit = edits.get(key)
+                if edit is None:
+                    edits[key] = [spelling, docid]
+                else:
+                    edit.append(docid)
+                    if edit[0] != spelling:
+                        edit[0] = MIXED
 
 
 def _words(words: Mapping[str, AttributeWords] | None, is_new: bool) -> Words | None:
@@ -98,30 +114,3 @@ def _words(words: Mapping[str, AttributeWords] | None, is_new: bool) -> Words | 
         return None
     return ({name: each.new if is_new else each.found for name, each in words.items()},
             " ".join([each.position_terms for each in words.values()]))
-
-
-def _add_letters(words: Mapping[str, AttributeWords], added: dict[str, dict[str, list[int]]], docid: int) -> None:
-    for name, ((_, _, _, letters), _, _) in words.items():
-        docids_by_letter = added.get(name)
-        if docids_by_letter is None:
-            docids_by_letter = added[name] = {}
-        for letter in letters:
-            if letter in docids_by_letter:
-                docids_by_letter[letter].append(docid)
-            else:
-                docids_by_letter[letter] = [docid]
-
-
-def _add_postings(values: Values, added: dict[str, RowEdits], docid: int) -> None:
-    for name, (_, entries) in values.items():
-        edits = added.get(name)
-        if edits is None:
-            edits = added[name] = {}
-        for key, spelling in entries.items():
-            edit = edits.get(key)
-            if edit is None:
-                edits[key] = [spelling, docid]
-            else:
-                edit.append(docid)
-                if edit[0] != spelling:
-                    edit[0] = MIXED

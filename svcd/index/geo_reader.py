@@ -1,7 +1,7 @@
-"""The points and geometries of documents as a search needs them: nearest first, within a radius, of some documents.
+"""Reads the points and geometries of documents for a search: nearest first, within a radius, or of given documents.
 
-The boxes around regions and blocks of points tell which of them are too far away, and which are near as a whole, so that
-few rows are read. The form of a point block is here, too; geo_writer keeps the tables. See docs/storage.md#locations.
+The boxes around regions and blocks of points tell which of them lie entirely outside or inside the search area, so that few rows
+are read. The encoding of a point block is here too; geo_writer updates the tables. See docs/storage.md#locations.
 """
 from __future__ import annotations
 
@@ -15,26 +15,17 @@ from typing import Any, NamedTuple
 from svcd.base.docids import DocIds, from_bytes, to_bytes, union_of
 from svcd.geo.geometry import HALF_TURN, POLE
 from svcd.geo.sphere import (
-    Bounds,
-    Box,
-    Direction,
-    Point,
-    box_around,
-    chord_bounds,
-    direction,
-    distance,
-    greatest_chord,
-    least_chord,
+    Bounds, Box, Direction, Point, box_around, chord_bounds, direction, distance, greatest_chord, least_chord,
 )
 from svcd.index.read_transaction import ReadTransaction, placeholders, statement_portions
 
 _BOX = "x0, y0, z0, x1, y1, z1"
 _SIDES = "south, west, north, east"
-_REGION, _BLOCK, _POINT = range(3)  # at equal distance the larger one is opened first, so that points come by docid
+_REGION, _BLOCK, _POINT = range(3)  # at equal distance the larger unit is opened first, so that points come by docid
 
 
 class _Region(NamedTuple):
-    """The run of blocks whose start is in `start` .. `last`. generation: of its last change, part of its cache keys."""
+    """The run of blocks whose starts are in `start` .. `last`. generation: of its last change; part of its cache keys."""
 
     start: int
     last: int
@@ -43,7 +34,7 @@ class _Region(NamedTuple):
 
 
 class _BlockBounds(NamedTuple):
-    """The start of a block's row: number of points, and the box around them."""
+    """The start of a block's row: its number of points, and the box around them."""
 
     start: int
     points: int
@@ -62,26 +53,46 @@ class GeoReader:
         return self._transaction.cached(("located",), lambda: union_of(map(self.region_docids, self.regions())))
 
     def points(self, docids: Sequence[int]) -> Iterator[tuple[int, Point]]:
-        """(docid, point) of those of some documents that have one, in no order."""
+        """Yield (docid, point) for the documents that have a point, in no order."""
         for part in statement_portions(docids):
             for docid, latitude, longitude in self._connection.execute(
                     f"SELECT docid, latitude, longitude FROM points WHERE docid IN ({placeholders(part)})", part):
                 yield docid, (latitude, longitude)
 
     def nearest(self, point: Point, candidates: DocIds) -> Iterator[tuple[int, Point]]:
-        """(docid, point) of the candidates that have one, nearest first, equally near ones by docid; as asked for."""
-        for docid in _nearest_first(self, direction(point), candidates & self.located_docids()):
-            yield docid, self._connection.execute(
-                "SELECT latitude, longitude FROM points WHERE docid = ?", (docid,)).fetchone()
+        """Yield (docid, point) for the candidates with a point, nearest first, equally near ones by docid. Reads lazily.
+
+        Regions, blocks and points are in one queue by their least distance, and are opened when they come first.
+        """
+        x0, y0, z0 = origin = direction(point)
+        candidates = candidates & self.located_docids()
+        queue: list[tuple[float, int, int, Any]] = [
+            (least_chord(region.box, origin), _REGION, region.start, region) for region in self.regions()]
+        heapify(queue)
+        while queue:
+            _, kind, number, opened = heappop(queue)
+            if kind == _POINT:
+                yield number, self._connection.execute(
+                    "SELECT latitude, longitude FROM points WHERE docid = ?", (number,)).fetchone()
+            elif kind == _BLOCK:
+                block = self.block(number)
+                for x, y, z, docid in zip(block.xs, block.ys, block.zs, block.docids):
+                    if opened or docid in candidates:
+                        chord = (x - x0) * (x - x0) + (y - y0) * (y - y0) + (z - z0) * (z - z0)  # squared
+                        heappush(queue, (chord, _POINT, docid, None))
+            elif candidates.intersect(docids := self.region_docids(opened)):
+                are_all = docids.issubset(candidates)
+                for bounds in self.blocks(opened):
+                    heappush(queue, (least_chord(bounds.box, origin), _BLOCK, bounds.start, are_all))
 
     def docids_within(self, point: Point, metres: float) -> DocIds:
-        """Documents whose point is at most so many metres away."""
+        """Documents whose point is at most `metres` away."""
         return _Circle(self, point, metres).docids()
 
     # Geometries
 
     def geometries_meeting(self, sides: Bounds) -> Iterator[tuple[int, Bounds]]:
-        """(docid, its box) of the documents whose box meets a box, in no order. Boxes that share a point meet."""
+        """Yield (docid, its box) for the documents whose box meets a box, in no order. Boxes that share a point meet."""
         south, west, north, east = sides
         for size in self._transaction.cached(("shape sizes",), lambda: [row[0] for row in self._connection.execute(
                 "SELECT DISTINCT size FROM geometries")]):
@@ -91,21 +102,21 @@ class GeoReader:
                 yield docid, tuple(own)
 
     def wide_geometries(self) -> Sequence[tuple[int, Bounds]]:
-        """The same of those that may go over the antimeridian, or around a pole: svcd.geo.geometry.is_wide()."""
+        """(docid, its box) of geometries that may cross the antimeridian or contain a pole: svcd.geo.geometry.is_wide()."""
         is_wide = "east - west >= ? OR west < ? OR east > ? OR south <= ? OR north >= ?"
         return self._transaction.cached(("wide shapes",), lambda: [
             (docid, tuple(own)) for docid, *own in self._connection.execute(
                 f"SELECT docid, {_SIDES} FROM geometries WHERE {is_wide}", (HALF_TURN, -HALF_TURN, HALF_TURN, -POLE, POLE))])
 
     def geometry(self, docid: int) -> bytes:
-        """The geometry of a document that has one."""
+        """Return the geometry of a document that has one."""
         geometry: bytes = self._connection.execute("SELECT geometry FROM geometries WHERE docid = ?", (docid,)).fetchone()[0]
         return geometry
 
     # Rows
 
     def regions(self) -> list[_Region]:
-        """The regions with a point."""
+        """The regions that have a point."""
         return self._transaction.cached(("point regions",), lambda: [
             _Region(start, start + (1 << size) - 1, generation, tuple(around))
             for start, size, generation, *around in self._connection.execute(
@@ -121,7 +132,7 @@ class GeoReader:
         return self._transaction.cache.get((self._transaction.uuid, "point region", region.start, region.generation), load)
 
     def blocks(self, region: _Region) -> list[_BlockBounds]:
-        """The blocks of a region that have a point."""
+        """The blocks of a region that have points."""
         return self._transaction.cache.get((self._transaction.uuid, "point blocks", region.start, region.generation), lambda: [
             _BlockBounds(start, points, tuple(around)) for start, points, *around in self._connection.execute(
                 f"SELECT start, points, {_BOX} FROM point_blocks WHERE start BETWEEN ? AND ? AND points > 0",
@@ -133,35 +144,9 @@ class GeoReader:
         return from_bytes(docids)
 
     def block(self, start: int) -> PointBlock:
-        """The points of a block."""
+        """Return the points of a block."""
         return read_block(start, 0, *self._connection.execute(
             "SELECT docids, directions FROM point_blocks WHERE start = ?", (start,)).fetchone())
-
-
-def _nearest_first(rows: GeoReader, origin: Direction, candidates: DocIds) -> Iterator[int]:
-    """Docids by distance: regions, blocks and points in one queue by their least distance, opened when they come first."""
-    queue: list[tuple[float, int, int, Any]] = [
-        (least_chord(region.box, origin), _REGION, region.start, region) for region in rows.regions()]
-    heapify(queue)
-    while queue:
-        _, kind, number, opened = heappop(queue)
-        if kind == _POINT:
-            yield number
-        elif kind == _BLOCK:
-            for chord, docid in _chords(rows.block(number), origin):
-                if opened or docid in candidates:
-                    heappush(queue, (chord, _POINT, docid, None))
-        elif candidates.intersect(docids := rows.region_docids(opened)):
-            are_all = docids.issubset(candidates)
-            for block in rows.blocks(opened):
-                heappush(queue, (least_chord(block.box, origin), _BLOCK, block.start, are_all))
-
-
-def _chords(block: PointBlock, origin: Direction) -> Iterator[tuple[float, int]]:
-    """(squared chord, docid) of the points of a block."""
-    x0, y0, z0 = origin
-    return zip([(x - x0) * (x - x0) + (y - y0) * (y - y0) + (z - z0) * (z - z0)
-                for x, y, z in zip(block.xs, block.ys, block.zs)], block.docids)
 
 
 class _Circle:
@@ -173,10 +158,10 @@ class _Circle:
         self._origin = direction(point)
         self._surely_near, self._surely_far = chord_bounds(metres)
         self._near: list[DocIds] = []
-        self._far: list[DocIds] = []  # exceptions in regions that are taken as a whole
+        self._far: list[DocIds] = []  # far documents of regions that count as near
 
     def docids(self) -> DocIds:
-        """The documents as a set."""
+        """Return the documents as a set."""
         whole = [self._rows.region_docids(region) for region in self._rows.regions()
                  if self._is_near(region) or (not self._is_far(region) and self._is_mostly_near(region))]
         return union_of([*whole, *self._near]) - union_of(self._far)
@@ -188,7 +173,7 @@ class _Circle:
         return least_chord(whole.box, self._origin) > self._surely_far
 
     def _is_mostly_near(self, region: _Region) -> bool:
-        """Are most documents of a region near? Note the exceptions: those that are far, or else those that are near."""
+        """Return whether most documents of a region are near. Notes the exceptions in _far, or else in _near."""
         inside: list[_BlockBounds] = []
         outside: list[_BlockBounds] = []
         crossed: list[_BlockBounds] = []
@@ -203,10 +188,10 @@ class _Circle:
         return is_mostly_near
 
     def _exceptions(self, covered: _BlockBounds, are_far: bool) -> DocIds:
-        """The documents of a block that crosses the circle: those that are far, or those that are near."""
+        """Return the exceptions in a block that crosses the circle: its far documents, or its near ones."""
         block = self._rows.block(covered.start)
         x0, y0, z0 = self._origin
-        # Cosines take a third of the time of chords, and are exact enough for the bounds; between these the distance decides.
+        # Cosines take a third of the time of chords and are exact enough for the bounds; between the bounds the distance decides.
         cosines = [x * x0 + y * y0 + z * z0 for x, y, z in zip(block.xs, block.ys, block.zs)]
         near, far = 1 - self._surely_near / 2, 1 - self._surely_far / 2
         if are_far:
@@ -223,7 +208,7 @@ def _points_in(blocks: Iterable[_BlockBounds]) -> int:
     return sum(block.points for block in blocks)
 
 
-# Blocks of points: near points in one row.
+# Blocks of points: a row has points that are near each other.
 #
 # The cube around the globe is halved along its axes in turn. A key has one bit for each halving (18 an axis: cells of 49 m)
 # and below them nine bits of the docid, since many documents may be at one point. A block covers an aligned range of keys and
@@ -243,7 +228,7 @@ _LAST = (1 << _AXIS_BITS) - 1
 
 
 class BlockEntry(NamedTuple):
-    """A point by its key: docid and direction (a vector of length 1)."""
+    """A point with its key: docid and direction (a vector of length 1)."""
 
     key: int
     docid: int
@@ -253,9 +238,9 @@ class BlockEntry(NamedTuple):
 
 
 def block_entry(docid: int, towards: Direction) -> BlockEntry:
-    """The entry of a document at a direction."""
+    """Return the entry of a document with a direction."""
     key = _spread(towards[0]) | _spread(towards[1]) << 1 | _spread(towards[2]) << 2
-    # Neighbouring docids stay together: a batch that puts thousands at one point writes few blocks.
+    # Neighbouring docids stay together, so a batch that puts thousands at one point writes few blocks.
     return BlockEntry(key << _DOCID_BITS | docid >> _DOCID_BITS & (1 << _DOCID_BITS) - 1, docid, *towards)
 
 
@@ -275,7 +260,7 @@ class PointBlock(NamedTuple):
     zs: array[float]
 
     def changed(self, removed: Container[int], added: Sequence[BlockEntry]) -> PointBlock:
-        """The block without some documents, and with others."""
+        """Return the block without the removed documents and with the added ones."""
         docids, xs, ys, zs = self.docids, self.xs, self.ys, self.zs
         if removed:
             kept = [docid not in removed for docid in docids]
@@ -287,7 +272,7 @@ class PointBlock(NamedTuple):
         return PointBlock(self.start, self.size, docids, xs, ys, zs)
 
     def split(self) -> Iterator[PointBlock]:
-        """The block itself, or its parts when it has too many points."""
+        """Yield the block itself, or its parts when it has too many points."""
         if len(self.docids) <= MOST_BLOCK_POINTS:
             yield self
         else:
@@ -295,7 +280,7 @@ class PointBlock(NamedTuple):
             yield from _split(self.start, self.size, sorted(entries))
 
     def row(self) -> tuple[object, ...]:
-        """The row of point_blocks: start, size, points, box, docids, directions."""
+        """Return the row of point_blocks: start, size, points, box, docids, directions."""
         around: Box = box_around(self.xs, self.ys, self.zs) if self.docids else (0.0,) * 6
         by_docid = sorted(range(len(self.docids)), key=self.docids.__getitem__)
         directions = b"".join(array("d", map(column.__getitem__, by_docid)).tobytes() for column in (self.xs, self.ys, self.zs))
@@ -313,7 +298,7 @@ EVERYWHERE = PointBlock(0, _KEY_BITS, array("I"), array("d"), array("d"), array(
 
 
 def _split(start: int, size: int, entries: Sequence[BlockEntry]) -> Iterator[PointBlock]:
-    """The blocks that cover a range of keys. entries: those in it, ascending by key."""
+    """Yield the blocks that cover a range of keys. entries: the points in it, ascending by key."""
     if len(entries) <= MOST_BLOCK_POINTS or size == 0:
         yield PointBlock(start, size, array("I", [each.docid for each in entries]),
                     *(array("d", [each[at] for each in entries]) for at in (2, 3, 4)))

@@ -1,8 +1,8 @@
 """Writes the points and geometries of documents to an index file, in the transaction of the index writer.
 
-`points` has points by docid, `point_blocks` near ones together, `point_regions` the sets of some dozens of larger regions,
-each a run of whole blocks: a circle that covers much of the globe needs few blocks. Equal points with equal docids give
-equal answers, whatever the history. `geometries` has geometries as given and the boxes around them. See
+`points` has points by docid, `point_blocks` points near each other together, `point_regions` the sets of some dozens of larger
+regions, each a run of whole blocks, so that a circle over much of the globe needs few blocks. Equal points with equal docids give
+equal search results, independent of the history. `geometries` has geometries as given and the boxes around them. See
 docs/storage.md#locations.
 """
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import NamedTuple
 from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes, union_of
 from svcd.geo.sphere import Bounds, Point, direction
 from svcd.index.geo_reader import EVERYWHERE, BlockEntry, PointBlock, block_entry, read_block
+from svcd.index.read_transaction import placeholders, statement_portions
 
-# A region is halved when it has more points than this, and more than this share of all: a circle asks for the sets of all
-# regions in it, so there must not be many.
+# A region is halved when it has more points than REGION_POINTS, and more than 1 / REGION_SHARE of all points: a circle reads the
+# sets of all regions in it, so there must not be many.
 REGION_POINTS = 4096
 REGION_SHARE = 64
 
-_PARAMETERS = 500
 _BOX = "x0, y0, z0, x1, y1, z1"
 _INSERT_BLOCK = (f"INSERT OR REPLACE INTO point_blocks(start, size, points, {_BOX}, docids, directions) "
                  f"VALUES (?{', ?' * 10})")
@@ -32,14 +32,14 @@ _TABLES = ("points", "point_blocks", "point_regions")
 
 
 class PointWriter:
-    """Updates the tables of points as documents change; the writer calls forget() on a rollback."""
+    """Updates the tables of points as documents change. The writer calls forget() on a rollback."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._starts: list[int] | None = None
 
     def forget(self) -> None:
-        """Discard what is known of the table, which is then read again."""
+        """Discard the known starts of blocks; they are read again."""
         self._starts = None
 
     def clear(self) -> None:
@@ -49,11 +49,14 @@ class PointWriter:
         self._starts = None
 
     def change(self, points: Mapping[int, Point | None], generation: int) -> None:
-        """docid -> its point, or None without one. generation: the one that is being written."""
-        # Most indexes have none, and must not pay for this with every document.
+        """Set the points of documents. points: docid -> point or None; generation: the one that is being written."""
+        # Most indexes are without points, and must not pay for them with every document.
         if not any(points.values()) and not self._connection.execute("SELECT 1 FROM points LIMIT 1").fetchone():
             return
-        before = self._stored(list(points))
+        before: dict[int, Point] = {}
+        for part in statement_portions(list(points)):
+            before.update((docid, (latitude, longitude)) for docid, latitude, longitude in self._connection.execute(
+                f"SELECT docid, latitude, longitude FROM points WHERE docid IN ({placeholders(part)})", part))
         moved = {docid: point for docid, point in points.items() if point != before.get(docid)}
         if not moved:
             return
@@ -65,18 +68,16 @@ class PointWriter:
         self._change_blocks(removed, added)
         self._change_regions(removed, added, generation)
 
-    def _stored(self, docids: Sequence[int]) -> dict[int, Point]:
-        found: dict[int, Point] = {}
-        for start in range(0, len(docids), _PARAMETERS):
-            part = docids[start:start + _PARAMETERS]
-            found.update((docid, (latitude, longitude)) for docid, latitude, longitude in self._connection.execute(
-                f"SELECT docid, latitude, longitude FROM points WHERE docid IN ({','.join('?' * len(part))})", part))
-        return found
-
     # Blocks
 
     def _change_blocks(self, removed: Sequence[BlockEntry], added: Sequence[BlockEntry]) -> None:
-        starts = self._block_starts()
+        if self._starts is None:
+            rows = self._connection.execute("SELECT start FROM point_blocks ORDER BY start")
+            self._starts = [start for (start,) in rows]
+            if not self._starts:
+                self._starts.append(0)
+                self._write_blocks(EVERYWHERE)
+        starts = self._starts
         touched: dict[int, tuple[set[int], list[BlockEntry]]] = {}
         for each in removed:
             touched.setdefault(starts[bisect_right(starts, each.key) - 1], (set(), []))[0].add(each.docid)
@@ -84,26 +85,14 @@ class PointWriter:
             touched.setdefault(starts[bisect_right(starts, each.key) - 1], (set(), []))[1].append(each)
         new_starts: list[int] = []
         for start in sorted(touched):
-            new_starts += self._change_block(start, *touched[start])
+            row = self._connection.execute("SELECT size, docids, directions FROM point_blocks WHERE start = ?",
+                                           (start,)).fetchone()
+            new_starts += self._write_blocks(read_block(start, *row).changed(*touched[start]))
         starts += new_starts
         starts.sort()
 
-    def _block_starts(self) -> list[int]:
-        if self._starts is None:
-            rows = self._connection.execute("SELECT start FROM point_blocks ORDER BY start")
-            self._starts = [start for (start,) in rows]
-            if not self._starts:
-                self._starts.append(0)
-                self._write_blocks(EVERYWHERE)
-        return self._starts
-
-    def _change_block(self, start: int, removed: set[int], added: Sequence[BlockEntry]) -> list[int]:
-        """Write a changed block, or its parts; returns the starts of the parts after the first."""
-        size, docids, directions = self._connection.execute(
-            "SELECT size, docids, directions FROM point_blocks WHERE start = ?", (start,)).fetchone()
-        return self._write_blocks(read_block(start, size, docids, directions).changed(removed, added))
-
     def _write_blocks(self, block: PointBlock) -> list[int]:
+        """Write a block, or its parts; return the starts of the parts after the first."""
         blocks = list(block.split())
         self._connection.executemany(_INSERT_BLOCK, [block.row() for block in blocks])
         return [block.start for block in blocks[1:]]
@@ -119,12 +108,15 @@ class PointWriter:
         for change, entries in enumerate((removed, added)):
             for each in entries:
                 touched.setdefault(bisect_right(starts, each.key) - 1, ([], []))[change].append(each.docid)
-        for place, (leaving, coming) in touched.items():
-            start, size = regions[place]
+        for index, (leaving, coming) in touched.items():
+            start, size = regions[index]
             row = self._connection.execute("SELECT docids FROM point_regions WHERE start = ?", (start,)).fetchone()
             held = from_bytes(row[0]) if row else EMPTY
             self._write_region(start, size, (held - DocIds(leaving)) | DocIds(coming), generation)
-        self._halve_regions(generation)
+        (total,) = self._connection.execute("SELECT sum(points) FROM point_regions").fetchone()
+        most = max(REGION_POINTS, total // REGION_SHARE)
+        for start, size in self._connection.execute("SELECT start, size FROM point_regions WHERE points > ?", (most,)).fetchall():
+            self._halve(start, size, most, generation)
 
     def _write_region(self, start: int, size: int, docids: DocIds, generation: int) -> None:
         around = self._connection.execute(
@@ -133,13 +125,6 @@ class PointWriter:
         self._connection.execute(_INSERT_REGION, (
             start, size, len(docids), *(0.0 if each is None else each for each in around), generation,
             to_bytes(docids)))
-
-    def _halve_regions(self, generation: int) -> None:
-        (total,) = self._connection.execute("SELECT sum(points) FROM point_regions").fetchone()
-        most = max(REGION_POINTS, total // REGION_SHARE)
-        large = self._connection.execute("SELECT start, size FROM point_regions WHERE points > ?", (most,)).fetchall()
-        for start, size in large:
-            self._halve(start, size, most, generation)
 
     def _halve(self, start: int, size: int, most: int, generation: int) -> None:
         (blocks,) = self._connection.execute("SELECT count(*) FROM point_blocks WHERE start BETWEEN ? AND ?",
@@ -158,13 +143,13 @@ def _last_key(start: int, size: int) -> int:
     return start + (1 << size) - 1
 
 
-# Boxes lower than a thousandth of a millimetre (in degrees, as a power of two) count as of this height.
+# Boxes lower than a thousandth of a millimetre (in degrees, as a power of two) count as this high.
 _LEAST_SIZE = -46
 _SIDES = "south, west, north, east"
 
 
 class StoredShape(NamedTuple):
-    """A geometry, and the box around it: south, west, north, east."""
+    """A geometry and the box around it: south, west, north, east."""
 
     sides: Bounds
     geometry: bytes
@@ -181,8 +166,8 @@ class GeometryWriter:
         self._connection.execute("DELETE FROM geometries")
 
     def change(self, shapes: Mapping[int, StoredShape | None]) -> None:
-        """Set the geometries of documents. shapes: by docid, None without one."""
-        # Most indexes have none, and must not pay for this with every document.
+        """Set the geometries of documents. shapes: docid -> geometry or None."""
+        # Most indexes are without geometries, and must not pay for them with every document.
         if not any(shapes.values()) and not self._connection.execute("SELECT 1 FROM geometries LIMIT 1").fetchone():
             return
         self._connection.executemany("DELETE FROM geometries WHERE docid = ?",
@@ -193,6 +178,6 @@ class GeometryWriter:
 
 
 def _size(sides: Bounds) -> int:
-    """The height of a box is at most 2 to this power, in degrees."""
+    """Return a power of two, as its exponent, that the height of a box in degrees does not exceed."""
     height = sides[2] - sides[0]
     return _LEAST_SIZE if height <= 2.0 ** _LEAST_SIZE else math.frexp(height)[1]

@@ -1,8 +1,8 @@
-"""Embeddings that services have answered for a batch that is not committed yet, in a file beside that of the index.
+"""Embeddings that services returned for a batch that is not committed yet, in a file beside the index file.
 
-A batch is one transaction, which is lost when the process is killed; what services were paid for must not be. So each answer is
-committed here at once, looked up when the batch runs again, and the file is deleted after the commit of the batch. A power cut
-may lose it. See docs/storage.md#kept-embeddings.
+A batch is one transaction, which is lost when the process is killed; embeddings that were paid for must not be lost with it. So
+each response is committed here at once and looked up when the batch runs again. The file is deleted after the batch commits. A
+power cut may lose it. See docs/storage.md#kept-embeddings.
 """
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from svcd.index.disk_space import lacks_room
 from svcd.index.read_transaction import placeholders, statement_portions
 from svcd.vectors.vector import from_bytes, to_bytes
 
-# The names of the file and of its journal, after that of the index file.
+# Suffixes of the file and of its journal, appended to the name of the index file.
 SUFFIXES = ("-embeddings", "-embeddings-journal")
 
-# What a batch does with the answers of services. On a node of a cluster only the leader asks, and shares what it got.
+# How a batch handles embeddings. In a cluster only the leader asks services, and shares the results.
 ALONE, SHARE, AWAIT = "alone", "share", "await"
 
 _KEY_BYTES = 16
-# Without syncing: what was written survives the death of the process. The journal undoes what was half written.
+# Without syncing: the data survives the death of the process. The journal undoes incomplete writes.
 _PREPARE = ("PRAGMA journal_mode = DELETE", "PRAGMA synchronous = OFF",
             "CREATE TABLE IF NOT EXISTS embeddings(number INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL)",
             "CREATE TABLE IF NOT EXISTS failures(key BLOB PRIMARY KEY, fault TEXT NOT NULL, reason TEXT NOT NULL)")
 
 
 def path_of(index_path: Path) -> Path:
-    """The file beside the file of an index."""
+    """Return the path of the file beside the file of an index."""
     return index_path.with_name(index_path.name + SUFFIXES[0])
 
 
 class KeptEmbeddings:
-    """The file of one index, opened while something is kept or looked for.
+    """The file of one index, opened for each access.
 
-    Without room on the disk nothing is kept. A file that cannot be read, as a power cut may leave it, is deleted.
+    On a full disk nothing is kept. An unreadable file, which a power cut may leave, is deleted.
     """
 
     def __init__(self, index_path: Path) -> None:
         self._files = [index_path.with_name(index_path.name + suffix) for suffix in SUFFIXES]
 
     def find(self, keys: Iterable[bytes]) -> dict[bytes, array[float]]:
-        """The vectors that are kept, of those of these keys."""
+        """Return the kept vectors among these keys."""
         found: dict[bytes, array[float]] = {}
         if not self._files[0].exists():
             return found
@@ -72,13 +72,13 @@ class KeptEmbeddings:
                 self.discard()
 
     def keep_failure(self, keys: Sequence[bytes], fault: str, reason: str) -> None:
-        """Keep why inputs could not be embedded, for other nodes of a cluster."""
+        """Keep the reason why inputs could not be embedded, for other nodes of a cluster."""
         with self._opened() as connection:
             connection.executemany("INSERT OR REPLACE INTO failures(key, fault, reason) VALUES (?, ?, ?)",
                                    [(key, fault, reason) for key in keys])
 
     def failure(self, keys: Sequence[bytes]) -> tuple[str, str] | None:
-        """Fault and reason that are kept of one of these keys, or None."""
+        """Return the kept fault and reason of one of these keys, or None."""
         if not self._files[0].exists():
             return None
         with self._opened() as connection:
@@ -90,19 +90,19 @@ class KeptEmbeddings:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        """The file, for one transaction: the batches that keep embeddings end in many ways, and none leaves it open."""
+        """Open the file for one transaction and close it, since batches end in many ways and must not leave it open."""
         with closing(sqlite3.connect(self._files[0])) as connection, connection:
             for statement in _PREPARE:
                 connection.execute(statement)
             yield connection
 
     def discard(self) -> None:
-        """Delete the file: the batch is committed."""
+        """Delete the file; the batch is committed."""
         for file in self._files:
             file.unlink(missing_ok=True)
 
 
 def embedding_key(identity: str, given: Any) -> bytes:
-    """The key of an input. identity: of the embedder, all that its vectors depend on."""
+    """Return the key of an input. identity: everything that the vectors of an embedder depend on."""
     content = json.dumps([identity, given], ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return blake2b(content.encode("utf-8", "surrogatepass"), digest_size=_KEY_BYTES).digest()

@@ -1,8 +1,8 @@
-"""Looks for damage in the write-ahead log of a file of SQLite.
+"""Looks for damage in the write-ahead log of a SQLite file.
 
-When the log is opened, SQLite takes the frames up to the first whose checksum is wrong, and nothing tells that commits after it
-are lost. A frame that was torn by a crash is of a transaction that never was committed, so it has no commit after it; one with a
-commit after it was written as a whole once. The format: https://sqlite.org/fileformat2.html#the_write_ahead_log.
+When SQLite opens a log, it uses the frames up to the first wrong checksum and does not report that later commits are lost. A
+frame torn by a crash belongs to a transaction that was never committed, so no commit follows it. If a commit follows, the frame
+was once written completely and is damaged. The format: https://sqlite.org/fileformat2.html#the_write_ahead_log.
 """
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pathlib import Path
 
 _HEAD = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
-_MAGIC = 0x377F0682  # and one more where checksums are of big-endian numbers
+_MAGIC = 0x377F0682  # plus 1 if checksums are of big-endian numbers
 
 
 def faults(path: Path) -> Iterator[str]:
-    """What is wrong with the log of a database, a sentence at most. A daemon may be writing it."""
+    """Yield the fault of a database's log, one sentence at most. A daemon may be writing it."""
     log = Path(f"{path}-wal")
     try:
         fault, head = _fault(found := log.read_bytes()), found[:_HEAD.size]
-        # A log that was begun anew meanwhile has another header.
+        # A log that was restarted meanwhile has another header.
         if fault and log.read_bytes()[:_HEAD.size] == head and _fault(log.read_bytes()) == fault:
             yield fault
     except FileNotFoundError:
@@ -44,19 +44,15 @@ def _fault(log: bytes) -> str | None:
         page, _, *frame_salts, first, second = _FRAME.unpack_from(log, start)
         sums = _sums(log[start:start + 8] + log[start + _FRAME.size:start + size], sums, magic & 1)
         if not page or frame_salts != salts or sums != (first, second):
+            # A later frame with the same salts and a number of pages ends a transaction.
+            later = (_FRAME.unpack_from(log, at) for at in frames[number:])
             return (f"frame {number} of its log is damaged: commits from there on are lost"
-                    if any(_is_commit(log, later, salts) for later in frames[number:]) else None)
+                    if any(pages and found == salts for _, pages, *found, _, _ in later) else None)
     return None
 
 
-def _is_commit(log: bytes, start: int, salts: list[int]) -> bool:
-    """Does a frame of this use of the log end a transaction?"""
-    _, pages, *found, _, _ = _FRAME.unpack_from(log, start)
-    return bool(pages) and found == salts
-
-
 def _sums(data: bytes, before: tuple[int, int], is_big: int) -> tuple[int, int]:
-    """The checksum of the format, of pairs of numbers of 32 bits."""
+    """Return the checksum that the format defines over pairs of 32-bit numbers."""
     numbers = array("I", data)
     if is_big == (sys.byteorder == "little"):
         numbers.byteswap()

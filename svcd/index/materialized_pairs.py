@@ -1,7 +1,7 @@
-"""Which two terms stand side by side in many documents: the part of the materialized postings that FTS5 takes longest for.
+"""Chooses the pairs of adjacent terms that get materialized sets: the queries that take FTS5 longest.
 
 FTS5 finds "of the" in 0.04 s among a million documents, and "the f" of someone who types in 0.2 s. The pairs of a common term and
-a term or a short prefix after it are found in a sample of the documents, and their documents in one walk through the forward
+a term or a short prefix after it are found in a sample of the documents, and their documents in one pass over the forward
 index. See docs/storage.md#materialized-postings.
 """
 from __future__ import annotations
@@ -17,20 +17,20 @@ from svcd.index.fts_encoding import SEPARATOR_MARK
 from svcd.index.materialized_reader import materialized_key
 
 LONGEST_PREFIX = 4
-# Pairs are looked for in about so many documents; those met but once in a portion of them are forgotten.
+# Pairs are counted in a sample of about _SAMPLE documents; pairs that occur only once in _PORTION documents are dropped.
 _SAMPLE, _PORTION = 4_096, 2_048
-# A pair is kept if so many documents have it, or this share of all if that is more. Terms are the first one of a pair, and have
-# sets of all pairs with each other, from such a share on.
+# A pair is chosen if at least LEAST documents have it, and 1 / _SHARE of all. From 1 / LEFT_SHARE of the documents on a term may
+# be the first of a pair; from 1 / COMPLETE_SHARE on it has the sets of all pairs with other such terms.
 LEAST, _SHARE = 256, 1024
 LEFT_SHARE, COMPLETE_SHARE = 128, 64
 _KIND = "adjacent"
 
 
 class ChosenPairs(NamedTuple):
-    """Which pairs have sets.
+    """The pairs that have sets.
 
-    keys: of the pairs that were found to be common. complete: terms so common that all pairs of two of them have one; a pair
-    without has no document.
+    keys: of the pairs that were found to be common. complete: terms so common that every pair of two of them has a set, unless
+    no document has the pair.
     """
 
     keys: Sequence[str] = ()
@@ -38,13 +38,13 @@ class ChosenPairs(NamedTuple):
 
 
 def pairs_in(forward: str) -> Iterator[tuple[str, str]]:
-    """Two terms side by side in a field, of a row of the forward index; "" stands for position gaps."""
+    """Yield two adjacent terms of a field, for a row of the forward index; "" for a position gap."""
     for line in forward.split("\n"):
         yield from pairwise(line.partition("\t")[2].replace(SEPARATOR_MARK, "  ").split(" "))
 
 
 def pair_keys(left: str, right: str) -> list[str]:
-    """The keys of the sets that a document belongs to in which the right term follows the left one."""
+    """Return the keys of the sets that have a document in which `right` follows `left`."""
     pair = f"{left} {right}"
     start = len(left) + 2
     return [materialized_key(_KIND, pair, False),
@@ -52,10 +52,10 @@ def pair_keys(left: str, right: str) -> list[str]:
 
 
 def common_pairs(rows: Iterable[str], lefts: Collection[str], step: int, documents: int) -> list[str]:
-    """The keys of the pairs of many documents.
+    """Return the keys of the common pairs.
 
-    rows: of the forward index, one of `step` documents. lefts: the terms that may be the first one. documents: how many there
-    are in all.
+    rows: of the forward index, one row per `step` documents. lefts: the terms that may be the first of a pair. documents: total
+    number.
     """
     counts: Counter[str] = Counter()
     for number, forward in enumerate(rows, 1):
@@ -68,14 +68,14 @@ def common_pairs(rows: Iterable[str], lefts: Collection[str], step: int, documen
 
 
 def sample_step(documents: int) -> int:
-    """Of so many documents one is looked at to find pairs."""
+    """Return the step of the sample: one of `step` documents is examined for pairs."""
     return max(1, documents // _SAMPLE)
 
 
 def adjacent_docids(rows: Iterable[tuple[int, str]], chosen: ChosenPairs) -> dict[str, DocIds]:
-    """Key -> those of some documents in which the pair stands side by side. rows: (docid, forward index row)."""
+    """Return key -> the documents in which the pair is adjacent. rows: (docid, forward index row) of the documents to examine."""
     found: defaultdict[str, array[int]] = defaultdict(lambda: array("I"))
-    # By left term: what is found for each right term, and for each prefix of right terms.
+    # By left term: the found documents by right term, and by prefix of right terms.
     after: dict[str, tuple[dict[str, array[int]], dict[str, array[int]]]] = {left: ({}, {}) for left in chosen.complete}
     for key in chosen.keys:
         letter, _, pair = key.partition(":")

@@ -1,6 +1,6 @@
-"""Materialized postings as a reader sees them: sets that are stored ready-made, brought up to date with the delta.
+"""Reads materialized postings: precomputed sets, brought up to date with the delta.
 
-How they are made: svcd.index.materialized; what is stored: docs/storage.md#materialized-postings.
+svcd.index.materialized builds them; their format: docs/storage.md#materialized-postings.
 """
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from svcd.index.connections import meta
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import ReadTransaction, placeholders
 
-# Sets of terms and prefixes with fewer documents are quickly read from FTS5.
+# FTS5 is quick enough for terms and prefixes with fewer documents.
 LEAST = 1_024
 
 
 def materialized_key(kind: str, term: str, is_prefix: bool) -> str:
-    """The key of the sets of a term or prefix; kind: "word", "position", or "adjacent" for two terms with a space between."""
+    """Return the key of the sets of a term or prefix. kind: "word", "position", or "adjacent" for two terms with a space."""
     return f"{kind[0]}{'*' if is_prefix else ''}:{term}"
 
 
 class MaterializedReader:
     """The materialized postings of an index in a read transaction.
 
-    made: the generation that they belong to, None while there are none.
+    built_at: the generation of the sets, None while none exist.
     """
 
-    def __init__(self, transaction: ReadTransaction, made: int | None) -> None:
+    def __init__(self, transaction: ReadTransaction, built_at: int | None) -> None:
         self._transaction = transaction
         self._connection = transaction.connection
-        self._made = made
+        self._built_at = built_at
         self._are_stored: dict[str, bool] = {}
 
     def docids(self, kind: str, term: str, is_prefix: bool, part: int | None,
                written_members: Callable[[Delta], DocIds]) -> DocIds | None:
-        """The documents of a part, or of all parts of a term or prefix; None if there are no sets of it to be used.
+        """Return the documents of one part, or of all parts of a term or prefix; None if no usable set is stored.
 
-        written_members: the documents of a delta that belong to the set now.
+        written_members: returns the documents of a delta that belong to the set now.
         """
-        if self._made is None or (part is not None and not self.has(kind, term, is_prefix)):
+        if self._built_at is None or (part is not None and not self.has(kind, term, is_prefix)):
             return None
         delta = self._delta()
-        if self._made != self._transaction.generation and delta is None:
+        if self._built_at != self._transaction.generation and delta is None:
             return None
         key = materialized_key(kind, term, is_prefix)
         if part is None:
@@ -58,20 +58,20 @@ class MaterializedReader:
 
     def adjacent_docids(self, left: str, right: str, is_prefix: bool,
                         written_members: Callable[[Delta], DocIds]) -> DocIds | None:
-        """Documents in which one term follows the other, as docids() gives them."""
+        """Documents in which `right` directly follows `left`; None as for docids()."""
         complete = self._complete_terms()
         if complete is None:
             return None
         docids = self.docids("adjacent", f"{left} {right}", is_prefix, None, written_members)
         if docids is not None or is_prefix or left not in complete or right not in complete:
             return docids
-        if self._made == self._transaction.generation:
+        if self._built_at == self._transaction.generation:
             return EMPTY
         delta = self._delta()
         return written_members(delta) if delta else None
 
     def has_adjacent(self, left: str, right: str, is_prefix: bool) -> bool:
-        """Is there a set of the pair, or is it known to be empty?"""
+        """Return whether the set of the pair is stored or known to be empty."""
         complete = self._complete_terms()
         if complete is None:
             return False
@@ -79,10 +79,10 @@ class MaterializedReader:
         return is_complete or self.has("adjacent", f"{left} {right}", is_prefix)
 
     def _complete_terms(self) -> Collection[str] | None:
-        """Terms of which all pairs with each other have sets; a pair without has no document. None until pairs are all made."""
-        if self._made is None:
+        """Terms whose pairs with each other all have sets: a missing pair means an empty set. None until all pairs are built."""
+        if self._built_at is None:
             return None
-        key = "complete terms", self._made  # each build belongs to another generation
+        key = "complete terms", self._built_at  # each build belongs to another generation
         known: Collection[str] | None = self._transaction.cached_value(key)
         if known is None:
             text = meta(self._connection, "materialized_pairs")
@@ -91,9 +91,9 @@ class MaterializedReader:
         return known
 
     def any_docids(self, terms: Sequence[str]) -> tuple[Collection[str], DocIds]:
-        """Those of some terms that have sets to be used, and the documents with any of them."""
+        """Return the terms that have usable sets, and the documents with any of them."""
         delta = self._delta()
-        if self._made is None or (self._made != self._transaction.generation and delta is None):
+        if self._built_at is None or (self._built_at != self._transaction.generation and delta is None):
             return (), EMPTY
         rows = self._connection.execute(
             f"SELECT key, docids FROM materialized_postings WHERE key IN ({placeholders(terms)})",
@@ -103,20 +103,20 @@ class MaterializedReader:
         return stored, docids if delta is None else delta.updated(docids, delta.any_term_docids(stored))
 
     def parts(self, kind: str, term: str, is_prefix: bool) -> list[int] | None:
-        """The parts that have documents, ascending; None if that is not known."""
-        if self._made != self._transaction.generation or not self.has(kind, term, is_prefix):
+        """Return the parts that have documents, ascending; None if they are not known."""
+        if self._built_at != self._transaction.generation or not self.has(kind, term, is_prefix):
             return None
         return [part for (part,) in self._connection.execute(
             "SELECT DISTINCT part FROM materialized_postings WHERE key = ? ORDER BY part",
             (materialized_key(kind, term, is_prefix),))]
 
     def may_have(self, documents: int) -> bool:
-        """Are there sets of terms that so many documents hold?"""
-        return self._made is not None and documents >= LEAST
+        """Return whether terms with this number of documents may have sets."""
+        return self._built_at is not None and documents >= LEAST
 
     def has(self, kind: str, term: str, is_prefix: bool) -> bool:
-        """Are there sets of a term or prefix? Then a part without a set has no document."""
-        if self._made is None:
+        """Return whether a term or prefix has sets. If so, a missing part is empty."""
+        if self._built_at is None:
             return False
         key = materialized_key(kind, term, is_prefix)
         known = self._are_stored.get(key)
@@ -126,7 +126,7 @@ class MaterializedReader:
         return known
 
     def _delta(self) -> Delta | None:
-        """The documents written since; None when there are none, or too many."""
-        if self._made is None or self._made == self._transaction.generation:
+        """The documents written since the sets were built; None if nothing was written, or too much."""
+        if self._built_at is None or self._built_at == self._transaction.generation:
             return None
-        return self._transaction.delta_since(self._made)
+        return self._transaction.delta_since(self._built_at)

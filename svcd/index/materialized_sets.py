@@ -1,7 +1,7 @@
-"""Joins leaves to the sets of terms, prefixes and pairs: the second half of making materialized postings.
+"""Joins groups into the sets of terms, prefixes and pairs: the second half of building materialized postings.
 
-Leaves as svcd.index.materialized_leaves has gathered them, family by family. The union of the codes of leaves has all parts of a
-set at once, and its containers go into the rows as they are.
+It works family by family on the groups that svcd.index.materialized_groups gathered. The union of the encoded positions of
+several groups has all parts of a set at once, and its bitmap containers go into the rows unchanged.
 """
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from svcd.index import bitmap_blocks
 from svcd.index.bitmap_blocks import BLOCK_BITS, WHOLE
 from svcd.index.fts_encoding import BUCKETS
 from svcd.index.materialized_choice import Choice, Families, Node
-from svcd.index.materialized_leaves import FIRST_COLUMN
+from svcd.index.materialized_groups import FIRST_COLUMN
 from svcd.index.materialized_reader import materialized_key
 
-# Portions of leaves from this number on are corrections: of documents of which nothing in the other portions of the block counts.
+# Portions of groups from this number on are corrections: for their documents, other portions of the same block do not count.
 CORRECTIONS = 1 << BLOCK_BITS
 
 Row = tuple[str, int, int, bytes]  # key, part, block, documents
 _Part = list[tuple[int, StoredContainer]]  # a container for each bitmap block
-_Parts = Mapping[int, _Part]  # by place
+_Parts = Mapping[int, _Part]  # by position number
 
 
 def family_rows(connection: sqlite3.Connection, choice: Choice, family: int, least: int, corrected: Mapping[int, DocIds],
                 check: Callable[[], None]) -> list[Row]:
-    """The rows of the sets of a family, by key.
+    """Return the rows of the sets of a family, by key.
 
-    least: so many documents make a term or a prefix common. corrected: bitmap block -> the codes of documents that are in
-    corrections. check: called each 0.01 s; what it raises ends the work.
+    least: number of documents from which a term or prefix is common. corrected: bitmap block -> all encoded positions of the
+    documents in corrections. check: called each 0.01 s; it ends the work by raising an exception.
     """
-    pairs = choice.families.pair_leaves(family)
+    pairs = choice.families.pair_groups(family)
     nodes = pairs.nodes if pairs else _letter_nodes if family == Families.LETTERS else choice.nodes
     rows: list[Row] = []
     for node, parts in _node_parts(connection, family, nodes, corrected, check).items():
@@ -44,11 +44,11 @@ def family_rows(connection: sqlite3.Connection, choice: Choice, family: int, lea
         if pairs:
             rows += _rows(materialized_key("adjacent", *node), 0, parts[0])
         elif _has(parts, least):
-            for place, containers in parts.items():
-                if place < FIRST_COLUMN:
-                    rows += _rows(materialized_key("position", *node), BUCKETS[place], containers)
+            for number, containers in parts.items():
+                if number < FIRST_COLUMN:
+                    rows += _rows(materialized_key("position", *node), BUCKETS[number], containers)
                 else:
-                    rows += _rows(materialized_key("word", *node), place - FIRST_COLUMN, containers)
+                    rows += _rows(materialized_key("word", *node), number - FIRST_COLUMN, containers)
     return sorted(rows)
 
 
@@ -68,25 +68,25 @@ def _node_parts(
         check()
         sets: defaultdict[Node, list[DocIds]] = defaultdict(list)
         void = corrected.get(block)
-        for _, portion, leaves in portions:
-            for leaf, stored_codes in marshal.loads(leaves).items():
-                if leaf not in known:
-                    known[leaf] = tuple(nodes_of(leaf))
-                codes = DocIds.deserialize(stored_codes)
+        for _, portion, groups in portions:
+            for group, stored_positions in marshal.loads(groups).items():
+                if group not in known:
+                    known[group] = tuple(nodes_of(group))
+                encoded = DocIds.deserialize(stored_positions)
                 if void is not None and portion < CORRECTIONS:
-                    codes -= void
-                for node in known[leaf] if codes else ():
-                    sets[node].append(codes)
+                    encoded -= void
+                for node in known[group] if encoded else ():
+                    sets[node].append(encoded)
         for node, several in sets.items():
             parts = found[node]
-            for place, container in containers_of(union_of(several)):
-                parts[place].append((block, container))
+            for number, container in containers_of(union_of(several)):
+                parts[number].append((block, container))
     return found
 
 
 def _has(parts: _Parts, least: int) -> bool:
-    """Have the parts of a term or prefix together so many documents? Of a letter those of positions, else those of columns."""
-    columns = [part for place, part in parts.items() if place >= FIRST_COLUMN] or list(parts.values())
+    """Return whether a term or prefix has at least `least` documents. The set of a letter has positions only."""
+    columns = [part for number, part in parts.items() if number >= FIRST_COLUMN] or list(parts.values())
     counts = [sum(count for _, (count, _, _) in part) for part in columns]
     if max(counts) >= least or sum(counts) < least:
         return max(counts) >= least
@@ -94,7 +94,7 @@ def _has(parts: _Parts, least: int) -> bool:
 
 
 def _rows(key: str, part: int, containers: _Part) -> Iterator[Row]:
-    """The rows of a set, as set_rows() divides it."""
+    """Yield the rows of a set, divided as set_rows() does it."""
     if sum(count for _, (count, _, _) in containers) <= bitmap_blocks.MOST_IN_WHOLE:
         yield key, part, WHOLE, bytes_of_containers(containers)
         return

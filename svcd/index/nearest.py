@@ -1,6 +1,6 @@
-"""How near two sides of words stand to each other in a document, found in the text of its forward index row.
+"""Finds how near two sides of words are in a document, in the text of its forward index row.
 
-As quick as Python gets: terms are looked for with str.split(), and only what stands beside them is looked at.
+It is as fast as pure Python allows: str.split() finds the terms, and only the words beside them are examined.
 """
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from itertools import compress, count, pairwise
 
 from svcd.index.fts_encoding import SEPARATOR_MARK
 
-# Terms further apart than this are not near.
+# Terms farther apart than this are not near.
 NEAR = 3
 FAR = NEAR + 1
-# Stands for seven gaps, and for what is between two fields: terms on both sides of it are far apart.
+# Replaces seven gaps, and the end of a field: terms on both sides are far apart.
 _APART = " " * FAR
-# So many terms are looked for one by one; with more it is quicker to look at each term of the text.
+# Up to this many terms are searched one by one; with more terms, one pass over the text is quicker.
 _FEW = 4
 
 
 def nearest(rows: Iterable[tuple[int, str]], lefts: Collection[str], rights: Collection[str], prefix: str | None = None,
             are_rights_sought: bool = False) -> tuple[list[int], ...]:
-    """The documents in which a left and a right term are near, by their smallest distance (1 to 3) in one field.
+    """Return the documents in which a left and a right term are near, by their smallest distance (1 to 3) in one field.
 
-    From a left term to a right one after it the distance counts as it is, in the wrong order as one more. rows: (docid,
-    forward index row). prefix: terms that start with it are right ones as well, but in the right order only.
-    are_rights_sought: look for right terms, with left ones beside them; has no effect on what is found, nor with a prefix.
+    Terms in the wrong order have a distance one larger. rows: (docid, forward index row). prefix: terms that start with it are
+    right terms as well, but only in the right order. are_rights_sought: search for right terms and examine the words beside
+    them; it changes only the speed, and is ignored with a prefix.
     """
     distance_in = _side_by_side(frozenset(lefts), frozenset(rights), prefix, are_rights_sought and prefix is None)
     found: tuple[list[int], ...] = tuple([] for _ in range(FAR + 1))
@@ -36,9 +36,9 @@ def nearest(rows: Iterable[tuple[int, str]], lefts: Collection[str], rights: Col
 
 def _side_by_side(lefts: frozenset[str], rights: frozenset[str], prefix: str | None,
                   are_rights_sought: bool) -> Callable[[str], int]:
-    """A function that finds the smallest distance in a text of terms with a space between; FAR when there is none."""
+    """Return a function that finds the smallest distance in a text of terms separated by spaces; FAR when none is near."""
     sought, others = (rights, lefts) if are_rights_sought else (lefts, rights)
-    # The distance to the next term after, and to the one before.
+    # The least distance to a following term, and to a preceding one.
     after_it, before_it = (2, 1) if are_rights_sought else (1, 2)
 
     def is_other(spelled: str) -> bool:
@@ -47,13 +47,13 @@ def _side_by_side(lefts: frozenset[str], rights: frozenset[str], prefix: str | N
     def among_all(text: str) -> int:
         terms = text.split(" ")
         least = FAR
-        for place in compress(count(), map(sought.__contains__, terms)):
-            for distance, spelled in enumerate(terms[place + 1:place + 1 + least - after_it], after_it):
+        for index in compress(count(), map(sought.__contains__, terms)):
+            for distance, spelled in enumerate(terms[index + 1:index + 1 + least - after_it], after_it):
                 if is_other(spelled):
                     least = distance
                     break
             for distance in range(before_it, least):
-                if terms[place - 1 - distance + before_it] in others:
+                if terms[index - 1 - distance + before_it] in others:
                     least = distance
                     break
             if least == 1:
@@ -67,7 +67,7 @@ def _side_by_side(lefts: frozenset[str], rights: frozenset[str], prefix: str | N
         least = FAR
         for separator, start in separators:
             for before, after in pairwise(text.split(separator)):
-                if after.startswith(start):  # it stands there twice, and the second one is no separator
+                if after.startswith(start):  # the term occurs twice in a row, so split() missed the second occurrence
                     return among_all(text)
                 beside = after.split(" ", most_after)[:most_after]
                 if prefix is not None or not others.isdisjoint(beside):
@@ -85,6 +85,6 @@ def _side_by_side(lefts: frozenset[str], rights: frozenset[str], prefix: str | N
                     return least
         return least
 
-    # A term of both sides is near to itself, which splitting does not show.
+    # A term on both sides is near to itself, which splitting does not show.
     is_on_both = any(map(is_other, sought))
     return among_all if len(sought) > _FEW or is_on_both else one_by_one

@@ -1,7 +1,7 @@
-"""Which words stand near which others: pairs of words, and all pairs of two sides of words.
+"""Finds which words are near which others: pairs of words, and all pairs of two sides of words.
 
-FTS5 finds two words next to each other in all documents at once; a row of the forward index tells about all words and
-distances of one document. Each answer comes from where it costs less, and is cached: docs/ranking.md#proximity.
+FTS5 finds two adjacent words in all documents at once; a row of the forward index has all words and distances of one document.
+Each set is read from the cheaper of the two and cached: docs/ranking.md#proximity.
 """
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from svcd.index.materialized_reader import MaterializedReader
 from svcd.index.nearest import NEAR, nearest
 from svcd.index.read_transaction import ReadTransaction
 
-# Costs in microseconds, measured on 36,000 films of 90 words. A row of the forward index tells about all distances of a
-# pair at once, and of all pairs of two sides.
+# Costs in microseconds, measured on 36,000 films of 90 words. A row of the forward index gives all distances of a pair at once,
+# and of all pairs of two sides.
 _ROW_COST, _SCAN_COST = 6, 9
-# FTS5 walks through the rarer term and seeks in the other one, or walks through both: once for each distance. Seeking takes
-# longer the first time in a page of the index, of which a term has so many for each document.
+# FTS5 scans the rarer term and seeks in the more frequent one, or scans both: once for each distance. The first seek in a page
+# of the index takes longer; a term has _PAGES_OF_DOCUMENT pages per document.
 _QUERY_COST, _SEEK_COST, _STEP_COST, _PAGE_COST, _PAGES_OF_DOCUMENT = 35, 0.2, 0.045, 1.2, 0.0025
-# The postings of a prefix are merged from those of all its terms, each time.
+# FTS5 merges the postings of all terms of a prefix, each time.
 _PREFIX_STEP_COST = 0.1
-# The documents of a word that are not cached.
+# Reading the documents of a word that are not cached.
 _WORD_COST = 50
-# A materialized pair; it is looked for when FTS5 takes so long.
+# Reading a materialized pair; it is looked up only if FTS5 would take longer than _WORTH_A_LOOK.
 _STORED_COST, _WORTH_A_LOOK = 40, 200
 
-# A prefix of at most so many terms may be asked for term by term; looking up how common they are takes so long.
+# A prefix of at most _FEW_TERMS terms may be looked up term by term; reading their frequencies takes _FREQUENCIES_COST.
 _FEW_TERMS, _FREQUENCIES_COST = 100, 1_000
 
-# A left term, a right one, is that a prefix?
+# Left term, right term, whether the right one is a prefix
 _Pair = tuple[str, str, bool]
 
 
 class PairReader:
     """The pairs of words of an index in a read transaction.
 
-    word_docids, prefix_docids: the documents with a word, and with any word that starts with a prefix. first_terms: as in
-    VocabularyReader.
+    word_docids, prefix_docids: return the documents with a word, and with any word that starts with a prefix. first_terms: that
+    method of VocabularyReader.
     """
 
     def __init__(self, transaction: ReadTransaction, materialized: MaterializedReader, word_docids: Callable[[str], DocIds],
@@ -54,9 +54,9 @@ class PairReader:
     # One pair
 
     def pair_docids(self, distance: int, left: str, right: str, candidates: DocIds | None) -> DocIds:
-        """Documents in which `distance` (1 to 3) is the smallest one from `left` to a `right` after it.
+        """Documents in which `distance` (1 to 3) is the smallest from `left` to a following `right`.
 
-        candidates: the documents for which the answer must be right; others may be missing.
+        candidates: the documents for which the set must be right; documents outside may be missing.
         """
         pair = fts_encoding.term_of_word(left), fts_encoding.term_of_word(right), False
         lefts, rights = self._word_docids(left), self._word_docids(right)
@@ -88,7 +88,7 @@ class PairReader:
         return self._forward_pair_docids(distance, *pair, asked & self._within(distance, *pair))
 
     def _adjacent(self, left: str, right: str, is_prefix: bool) -> DocIds:
-        """Documents with `right` directly after `left`: materialized, or by FTS5."""
+        """Documents with `right` directly after `left`: the materialized set, or the result of FTS5."""
         def written_members(delta: Delta) -> DocIds:
             return delta.pair_docids(1, left, right, is_prefix)
 
@@ -99,7 +99,7 @@ class PairReader:
         return self._transaction.cached_set(_pair_key(1, (left, right, is_prefix)), load, written_members)
 
     def _within(self, distance: int, left: str, right: str, is_prefix: bool) -> DocIds:
-        """By FTS5: documents with both terms at most so far apart, in any order; perhaps a few more."""
+        """Documents with both terms at most `distance` apart, in any order, found by FTS5; some may be farther apart."""
         query = f"NEAR({fts_encoding.fts_string(left)} {fts_phrase(right, is_prefix)}, {distance - 1})"
         return self._transaction.cached_set(_pair_key(distance, (left, right, is_prefix)), lambda: self._matching(query),
                                             lambda delta: delta.both_docids(left, right, is_prefix))
@@ -108,9 +108,9 @@ class PairReader:
         return matching_docids(self._transaction.connection, "terms", query)
 
     def _forward_pair_docids(self, distance: int, left: str, right: str, is_prefix: bool, asked: DocIds) -> DocIds:
-        """By the forward index: documents with a smallest distance, among those asked for and those asked for before.
+        """Documents with a smallest distance, found by the forward index, in `asked` and in documents examined before.
 
-        Cached per pair: the documents looked at, then those of distance 1, 2 and 3.
+        The cache has for each pair the examined documents, then the documents of distance 1, 2 and 3.
         """
         key = "distances", left, right, is_prefix
         seen, *found = self._transaction.cached(key, lambda: (EMPTY,) * (1 + NEAR), _without_written)
@@ -120,7 +120,7 @@ class PairReader:
                 for distance_in in set(fts_encoding.distances(forward, left, right, is_prefix)):
                     by_distance[distance_in - 1].append(docid)
             found = [docids | DocIds(more) if more else docids for docids, more in zip(found, by_distance)]
-            # Replaced as a whole: two threads may look at once, and what either of them stores is true.
+            # Replaced as a whole: two threads may examine documents at once, and the result of either is right.
             self._transaction.replace_cached(key, (seen | fresh, *found))
         return found[distance - 1]
 
@@ -128,20 +128,23 @@ class PairReader:
 
     def near_docids(self, distance: int, lefts: Sequence[str], rights: Sequence[str], prefix: str | None,
                     candidates: DocIds) -> DocIds:
-        """Candidates in which `distance` (1 to 3) is the smallest one between the sides; perhaps some that are nearer, too.
+        """Candidates in which `distance` (1 to 3) is the smallest between the sides; some may be nearer.
 
-        From a left word to a right one after it the distance counts as it is, in the wrong order as one more. prefix: the
-        words that start with it are right ones as well, but in the right order only.
+        Words in the wrong order have a distance one larger. prefix: words that start with it are right words as well, but only
+        in the right order.
         """
         if not candidates or not lefts or not (rights or prefix):
             return EMPTY
         sides = _Sides.of(lefts, rights, prefix)
-        # Cached: the documents looked at, then those of distance 1, 2 and 3, and the words, that their memory counts.
+        # Cached: the examined documents, then the documents of distance 1, 2 and 3, and the words, so that their memory counts.
         seen, *found, _ = self._transaction.cached(("near", sides.words), lambda: (*(EMPTY,) * (1 + NEAR), sides.words),
                                                    lambda known, delta: (*_without_written(known[:-1], delta), known[-1]))
         fresh = candidates - seen
         adjacent = EMPTY
-        if len(fresh) * _SCAN_COST > self._least_query_cost(sides, len(fresh)):
+        beside = sides.terms_beside_prefix
+        queries = len(sides.left_terms) * (len(beside) + (sides.prefix_term is not None))
+        query_cost = sum(map(self._term_cost, (*sides.left_terms, *beside))) + min(queries, len(fresh)) * _QUERY_COST
+        if len(fresh) * _SCAN_COST > query_cost:
             by_fts, fresh = self._near_by_fts(distance, sides, fresh)
             if distance == 1:
                 adjacent = by_fts
@@ -149,35 +152,33 @@ class PairReader:
                 fresh |= by_fts
         if fresh:
             rows = self._transaction.forward_texts(fresh.to_array())
-            more = nearest(rows, sides.left_terms, sides.right_terms, sides.prefix_term, self._are_rights_rarer(sides))
+            # Search for the side with fewer words, or for the rarer one of two words.
+            lefts, rights = sides.left_terms, sides.right_terms
+            are_rights_rarer = (len(self._term_docids(*rights)) < len(self._term_docids(*lefts))
+                                if len(lefts) == len(rights) == 1 else len(rights) < len(lefts))
+            more = nearest(rows, lefts, rights, sides.prefix_term, are_rights_rarer)
             found = [docids | DocIds(few) if few else docids for docids, few in zip(found, more)]
             self._transaction.replace_cached(("near", sides.words), (seen | fresh, *found, sides.words))
         near: DocIds = (found[distance - 1] | adjacent) & candidates
         return near
 
-    def _least_query_cost(self, sides: _Sides, count: int) -> float:
-        """Microseconds that it takes at least to ask FTS5 about the words of so many documents."""
-        beside = sides.right_terms if sides.prefix_term is None else sides.terms_beside_prefix
-        queries = len(sides.left_terms) * (len(beside) + (sides.prefix_term is not None))
-        return sum(map(self._term_cost, (*sides.left_terms, *beside))) + min(queries, count) * _QUERY_COST
-
     def _near_by_fts(self, distance: int, sides: _Sides, candidates: DocIds) -> tuple[DocIds, DocIds]:
-        """The candidates in which FTS5 has found two words so near, and those that are quicker looked at.
+        """Return the candidates in which FTS5 finds two words this near, and the candidates that are quicker to examine.
 
-        At distance 1 the first ones have it; else their words may be nearer, or in any order.
+        At distance 1 the former are exact; else their words may be nearer, or in any order.
         """
         found: list[DocIds] = []
-        looked_at = EMPTY
+        examined = EMPTY
         for pair, both, cost in self._pairs(distance, sides, candidates):
-            both -= looked_at
+            both -= examined
             if len(both) * _SCAN_COST <= cost:
-                looked_at |= both
+                examined |= both
             else:
                 found.append(both & (self._adjacent(*pair) if distance == 1 else self._within(distance, *pair)))
-        return union_of(found), looked_at
+        return union_of(found), examined
 
     def _pairs(self, distance: int, sides: _Sides, candidates: DocIds) -> Iterator[tuple[_Pair, DocIds, float]]:
-        """(pair, the candidates that hold both, what it takes FTS5 to find where they are together), as far as there are any."""
+        """Yield (pair, candidates that hold both terms, cost of the query to FTS5) for the pairs that candidates have."""
         prefix = sides.prefix_term
         beside = [(spelled, self._term_docids(spelled)) for spelled in sides.terms_beside_prefix]
         continued = None if prefix is None else self._prefix_docids(fts_encoding.word_of_term(prefix))
@@ -199,13 +200,13 @@ class PairReader:
                     yield pair, both, self._query_cost(distance, pair, len(with_left), len(with_right))
 
     def _are_words_cheaper(self, distance: int, left: str, prefix: str, count: int, cost: float) -> bool:
-        """Is it quicker to ask for each word of a prefix? cost: of the prefix. count: of the documents with the left term."""
+        """Return whether asking for each word of a prefix is quicker. cost: of the prefix. count: documents of the left term."""
         return cost > _FREQUENCIES_COST and bool(few := self._few_terms(prefix)) and cost > sum(
             self._query_cost(distance, (left, spelled, False), count, frequency) + self._term_cost(spelled)
             for spelled, frequency in few.items())
 
     def _few_terms(self, prefix: str) -> Mapping[str, int]:
-        """The terms that start with a prefix, with their document frequencies; none if they are many."""
+        """Return the terms that start with a prefix, with their document frequencies; empty if there are too many."""
         def load() -> Mapping[str, int]:
             found = self._first_terms(prefix, _FEW_TERMS)
             return found if len(found) < _FEW_TERMS else {}
@@ -213,30 +214,26 @@ class PairReader:
         return self._transaction.cached(("few terms", prefix), load)
 
     def _query_cost(self, distance: int, pair: _Pair, lefts: int, rights: int) -> float:
-        """Microseconds that a pair takes; none where the answer is cached."""
+        """Microseconds that a pair takes, 0 if it is cached. lefts, rights: number of documents of each term."""
         if self._transaction.cached_value(_pair_key(distance, pair)) is not None:
             return 0
-        cost = _fts_pair_cost(lefts, rights, pair[2])
+        rarer = min(lefts, rights)
+        pages = min(rarer, max(lefts, rights) * _PAGES_OF_DOCUMENT)
+        merging = rights * _PREFIX_STEP_COST if pair[2] else 0
+        cost = _QUERY_COST + merging + pages * _PAGE_COST + min(rarer * _SEEK_COST, (lefts + rights) * _STEP_COST)
         is_stored = distance == 1 and cost > _WORTH_A_LOOK and self._materialized.has_adjacent(*pair)
         return _STORED_COST if is_stored else cost
 
     def _term_cost(self, spelled: str) -> float:
-        """Microseconds that the documents of a term take."""
+        """Microseconds that reading the documents of a term takes."""
         return _WORD_COST if self._transaction.cached_value(("word", spelled, False, None)) is None else 0
 
     def _term_docids(self, spelled: str) -> DocIds:
         return self._word_docids(fts_encoding.word_of_term(spelled))
 
-    def _are_rights_rarer(self, sides: _Sides) -> bool:
-        """Are there fewer right words, or is the only one rarer than the only left one?"""
-        lefts, rights = sides.left_terms, sides.right_terms
-        if len(lefts) == len(rights) == 1:
-            return len(self._term_docids(*rights)) < len(self._term_docids(*lefts))
-        return len(rights) < len(lefts)
-
 
 class _Sides(NamedTuple):
-    """Two sides of words, as terms. words: all of them as one text, which tells the sides apart from all others."""
+    """Two sides of words, as terms. words: all of them as one text, which identifies the sides."""
 
     left_terms: tuple[str, ...]
     right_terms: tuple[str, ...]
@@ -261,18 +258,10 @@ class _Sides(NamedTuple):
 
 
 def _pair_key(distance: int, pair: _Pair) -> tuple[object, ...]:
-    """The key under which the documents are cached that FTS5 has found at most so far apart."""
+    """Return the cache key of the documents in which FTS5 found a pair at most `distance` apart."""
     return ("adjacent", *pair) if distance == 1 else ("within", distance, *pair)
 
 
-def _fts_pair_cost(left: int, right: int, is_prefix: bool = False) -> float:
-    """Microseconds that FTS5 takes to find where two terms with so many documents are together."""
-    rarer = min(left, right)
-    pages = min(rarer, max(left, right) * _PAGES_OF_DOCUMENT)
-    merging = right * _PREFIX_STEP_COST if is_prefix else 0
-    return _QUERY_COST + merging + pages * _PAGE_COST + min(rarer * _SEEK_COST, (left + right) * _STEP_COST)
-
-
 def _without_written(known: tuple[DocIds, ...], delta: Delta) -> tuple[DocIds, ...]:
-    """What was found in documents that were not written since."""
+    """Return cached sets without the documents that were written since."""
     return tuple(docids - delta.written for docids in known)

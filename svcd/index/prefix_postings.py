@@ -1,7 +1,7 @@
-"""Prefix postings: which documents hold a word that starts with a letter, field by field.
+"""Prefix postings: the documents that hold a word with a given first letter, by field.
 
-FTS5 would merge the postings of the thousands of words with that letter, and search as you type asks for them with each
-new word. One row of the table per letter, FTS column and bitmap block: docs/storage.md#postings.
+Without them FTS5 would merge the postings of thousands of words, and search as you type asks for such a letter with each new
+word. The table has one row per letter, FTS column and bitmap block: docs/storage.md#postings.
 """
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from operator import itemgetter
 from svcd.base.docids import DocIds
 from svcd.index.bitmap_blocks import BLOCK_BITS, edited_block, joined_blocks
 
-# From here on come the scripts of China, Japan and Korea, whose characters begin few words each.
+# From here on come the scripts of China, Japan and Korea, in which few words share a first character.
 _NO_LETTER = "\u2e80"
-# Edits gathered before they are written: some 5 MB, those of about 5,000 documents.
+# Edits gathered before they are written: some 5 MB, from about 5,000 documents.
 _MOST_GATHERED = 150_000
 
 Letters = Mapping[int, Collection[str]]  # column -> the first characters of the words of a field, each once
@@ -26,19 +26,19 @@ _first = itemgetter(0)
 
 
 def first_letters(positions: Iterable[str]) -> set[str]:
-    """The first characters of the words of a field by position, "" for a position gap."""
+    """Return the first characters of the words of a field by position, "" for a position gap."""
     return set(map(_first, filter(None, positions)))
 
 
 def has_prefix_postings(prefix: str) -> bool:
-    """Does the table have the words with this prefix?"""
+    """Return whether the table has the words with this prefix."""
     return len(prefix) == 1 and prefix < _NO_LETTER
 
 
 class PrefixPostingWriter:
     """Updates the table as documents change, in the transaction of the index writer.
 
-    Edits are gathered and written at the end of each savepoint and transaction; the writer calls forget() on a rollback.
+    Edits are gathered and written at the end of each savepoint and transaction. The writer calls forget() on a rollback.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -98,12 +98,12 @@ class PrefixPostingWriter:
 
 
 def has_rows(connection: sqlite3.Connection, letter: str) -> bool:
-    """Does any word start with a letter that has prefix postings?"""
+    """Return whether any word starts with a letter that has prefix postings."""
     return connection.execute("SELECT 1 FROM prefix_postings WHERE letter = ? LIMIT 1", (letter,)).fetchone() is not None
 
 
 def read_prefix_postings(connection: sqlite3.Connection, letter: str, column: int | None) -> DocIds:
-    """Documents with a word that starts with a letter that has prefix postings, in one FTS column or in any."""
+    """Documents with a word that starts with a letter that has prefix postings, in one FTS column or in any field."""
     in_column, values = ("", (letter,)) if column is None else ("AND fts_column = ?", (letter, column))
     return joined_blocks(connection.execute(
         f"SELECT docids FROM prefix_postings WHERE letter = ? {in_column}", values).fetchall())

@@ -1,9 +1,9 @@
-"""One read transaction of an index file, with what is cached between searches.
+"""One read transaction of an index file, with the values that are cached between searches.
 
-The parts of an `IndexReader` (terms, values, locations) share one `ReadTransaction`: it has the connection, the
-generation of the index that the transaction sees, and the cache of decoded sets and lists. A cached value of an older
-generation is brought up to date from the documents written since (`svcd.index.delta`) where that is possible, and
-loaded from the tables again otherwise: docs/storage.md#delta-and-cache.
+The parts of an `IndexReader` (terms, values, locations) share one `ReadTransaction`: it has the connection, the generation of
+the index that the transaction sees, and the cache of decoded sets and lists. A cached value of an older generation is brought up
+to date from the documents written since (`svcd.index.delta`) if possible, and otherwise loaded from the tables again:
+docs/storage.md#delta-and-cache.
 """
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from svcd.index import fts_encoding
 from svcd.index.delta import Delta
 
 T = TypeVar("T")
-# Parts of a cache key; classes can be parts like any other hashable value (mypy looks at how instances are hashed).
+# Parts of a cache key; a class may be a part like any other hashable value (mypy checks how its instances are hashed).
 Key = tuple[Hashable | type, ...]
 
-# SQLite takes 32,766 parameters a statement; longer lists are asked for in portions.
+# SQLite takes 32,766 parameters a statement; longer lists are divided into portions.
 _PARAMETERS = 500
-# With more written documents than this, loading a set from the tables is quicker than looking at each of them.
+# With more written documents, loading a set from the tables is quicker than checking each of them.
 MOST_WRITTEN = 1000
-# Deltas held per index: searches that began before the newest write run beside those that began after it.
+# Deltas cached per index: searches that began before the newest write run beside later ones.
 _DELTAS = 2
 
 
 class _DeltaRange(NamedTuple):
-    """The delta of the generations after `since` up to `until`; for `unknown` and earlier ones there is none."""
+    """The delta of the generations after `since` up to `until`; earlier changes, up to `unknown`, are not known."""
 
     until: int
     since: int
@@ -44,7 +44,7 @@ class _DeltaRange(NamedTuple):
 class ReadTransaction:
     """An index in the read transaction of `connection`, and the cache that its readers share.
 
-    uuid: of the index, part of every cache key. generation: how many batches have written the index.
+    uuid: of the index, part of every cache key. generation: number of batches that have written the index.
     """
 
     def __init__(self, connection: sqlite3.Connection, uuid: str, generation: int, cache: Cache) -> None:
@@ -53,56 +53,52 @@ class ReadTransaction:
         self.generation = generation
         self.cache = cache
 
-    # Entries of the cache are (generation, value) under (uuid, *key).
+    # The cache has entries (generation, value) under (uuid, *key).
 
     def cached(self, key: Key, load: Callable[[], T], update: Callable[[T, Delta], T | None] | None = None) -> T:
-        """The value of a key at this generation.
+        """Return the value of a key at this generation.
 
         load: reads it from the tables. update: brings the value of an older generation up to date, given the documents
-        written since; it returns None where that is not possible. Values are never None.
+        written since; it returns None if that is not possible. Values are never None.
         """
         scoped = (self.uuid, *key)
         entry: tuple[int, T] | None = self.cache.peek(scoped)
         if entry and entry[0] == self.generation:
             return entry[1]
-        return self._refreshed(scoped, entry, load, update)
-
-    def cached_set(self, key: Key, load: Callable[[], DocIds], written_members: Callable[[Delta], DocIds]) -> DocIds:
-        """A set of documents at this generation.
-
-        load: reads it from the tables. written_members: the documents of a delta that belong to the set now.
-        """
-        # A copy takes the least memory, the result of an operator may take several times as much.
-        return self.cached(key, lambda: DocIds(load()), lambda known, delta: DocIds(delta.updated(known, written_members(delta))))
-
-    def _refreshed(self, scoped: Key, entry: tuple[int, T] | None, load: Callable[[], T],
-                   update: Callable[[T, Delta], T | None] | None) -> T:
         value = None
         if entry and update and entry[0] < self.generation and (delta := self.delta_since(entry[0])):
             value = update(entry[1], delta)
         if value is None:
             value = load()
-        # A transaction that began earlier must not replace what a later one has cached.
+        # A transaction that began earlier must not replace a value that a later one cached.
         if not entry or entry[0] < self.generation:
             self.cache.put(scoped, (self.generation, value))
         return value
 
+    def cached_set(self, key: Key, load: Callable[[], DocIds], written_members: Callable[[Delta], DocIds]) -> DocIds:
+        """Return a set of documents at this generation.
+
+        load: reads it from the tables. written_members: returns the documents of a delta that belong to the set now.
+        """
+        # A copy takes the least memory; the result of an operator may take several times as much.
+        return self.cached(key, lambda: DocIds(load()), lambda known, delta: DocIds(delta.updated(known, written_members(delta))))
+
     def cached_value(self, key: Key) -> Any:
-        """The value of a key if it is cached for this generation, else None."""
+        """Return the value of a key if it is cached for this generation, else None."""
         entry = self.cache.peek((self.uuid, *key))
         return entry[1] if entry and entry[0] == self.generation else None
 
     def replace_cached(self, key: Key, value: object) -> None:
-        """Replace the value of a key that cached() has returned in this transaction."""
+        """Replace the value of a key for which cached() returned in this transaction."""
         self.cache.put((self.uuid, *key), (self.generation, value))
 
     # Written documents
 
     def delta_since(self, generation: int) -> Delta | None:
-        """The documents written after a generation, perhaps earlier ones too; None if too many, or not known any more.
+        """The documents written after a generation, maybe earlier ones too; None if too many, or not known any more.
 
-        A delta tells what written documents are now, so the one that reaches back farthest serves all older values. Two
-        of them are cached, one for this generation and one for its neighbour: each may take the room of thousands of sets.
+        A delta has the current content of written documents, so the one that reaches back farthest serves all older values. Two
+        are cached, one for this generation and one for its neighbour: each may take the room of thousands of sets.
         """
         key = (self.uuid, "delta", self.generation % _DELTAS)
         known: _DeltaRange | None = self.cache.peek(key)
@@ -133,20 +129,20 @@ class ReadTransaction:
     # Rows by docid
 
     def forward_texts(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """(docid, its row of the forward index) of those of some documents that hold words."""
+        """Yield (docid, its row of the forward index) for the documents that hold words."""
         return forward_texts(self.connection, docids)
 
     def value_texts(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """(docid, its values as JSON) of those of some documents that have any."""
+        """Yield (docid, its values as JSON) for the documents that have values."""
         return self.rows_by_docid("SELECT docid, field_values FROM document_values", docids)
 
     def rows_by_docid(self, select: str, docids: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        """The rows of a SELECT without WHERE for some documents, in no order."""
+        """Yield the rows of a SELECT without WHERE for some documents, in no order."""
         return _rows_by_docid(self.connection, select, docids)
 
 
 def forward_texts(connection: sqlite3.Connection, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """(docid, its row of the forward index) of those of some documents that hold words, in no order."""
+    """Yield (docid, its row of the forward index) for the documents that hold words, in no order."""
     return _rows_by_docid(connection, "SELECT docid, words FROM forward_index", docids)
 
 
@@ -156,24 +152,24 @@ def _rows_by_docid(connection: sqlite3.Connection, select: str, docids: Sequence
 
 
 def statement_portions(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """A list in portions that one statement takes as parameters."""
+    """Divide a list into portions that one statement takes as parameters."""
     for start in range(0, len(values), _PARAMETERS):
         yield values[start:start + _PARAMETERS]
 
 
 def placeholders(portion: Sequence[object]) -> str:
-    """The placeholders of a portion's parameters, for an IN list."""
+    """Return the placeholders for a portion's parameters in an IN list."""
     return ",".join("?" * len(portion))
 
 
-# What one entry costs beside its value: a usual key, and the links of the dictionary.
+# Bytes of one entry beside its value: a usual key, and the links of the dictionary.
 _ENTRY_BYTES = 200
-# Characters of a text in a key. A request gives it, and nobody gives one of megabytes again.
+# Characters of a text in a key. Longer texts come from requests, and nobody repeats a request of megabytes.
 _LONGEST_TEXT = 100_000
 
 
 def _bytes_of(value: Any) -> int:
-    """About the memory that a value takes; containers are followed to the second level."""
+    """Estimate the memory of a value; containers are followed to the second level."""
     if isinstance(value, DocIds):
         return memory_bytes(value)
     if isinstance(value, tuple):
@@ -202,9 +198,9 @@ def _text_length(part: object) -> int:
 class Cache:
     """A cache of at most `limit` bytes that evicts the least recently used entries; safe for many threads.
 
-    Nothing is cached under a key with a very long text.
+    A value is not cached under a key with a text of more than _LONGEST_TEXT characters.
 
-    limit: may be changed at any time; what exceeds it is evicted with the next put().
+    limit: may be changed at any time; the next put() evicts the excess.
     """
 
     def __init__(self, limit: int) -> None:
@@ -215,11 +211,11 @@ class Cache:
 
     @property
     def bytes(self) -> int:
-        """About the memory that the cached values take."""
+        """The estimated memory of the cached values."""
         return self._bytes
 
     def peek(self, key: Hashable) -> Any:
-        """The value of a key, None when it is not cached; it counts as used."""
+        """Return the value of a key, None when it is not cached; the value counts as used."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -228,7 +224,7 @@ class Cache:
             return entry[0]
 
     def put(self, key: Hashable, value: Any) -> None:
-        """Cache a value. One that exceeds the limit by itself is not cached, and evicts nothing but the key's old value."""
+        """Cache a value. A value larger than the limit is not cached, and evicts only the key's old value."""
         length = max(map(_text_length, key), default=0) if isinstance(key, tuple) else _text_length(key)
         size = _bytes_of(value) + _ENTRY_BYTES + length
         with self._lock:
@@ -246,7 +242,7 @@ class Cache:
             return [(key, value) for key, (value, _) in self._entries.items()]
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The value of a key, made when it is not cached. Two threads may both make it."""
+        """Return the value of a key, made if it is not cached. Two threads may both make it."""
         value: T | None = self.peek(key)
         if value is None:
             value = make()

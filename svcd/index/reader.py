@@ -1,7 +1,7 @@
 """One index in one read transaction: settings, documents and fields, and the readers of terms, values and locations.
 
-`IndexReader` is the `svcd.query.reader.Reader` of an index file. Its parts share one `ReadTransaction`, so that all
-answers are of one generation (snapshot isolation).
+`IndexReader` is the `svcd.query.reader.Reader` of an index file. Its parts share one `ReadTransaction`, so that all results
+belong to one generation (snapshot isolation).
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Documents of a long list are read in portions of so many bytes, and of so many documents at most.
+# A long list of documents is read in portions of READ_BYTES, and of _PORTION_DOCUMENTS at most.
 READ_BYTES = 32768
 _PORTION_DOCUMENTS = 500
 
@@ -35,7 +35,7 @@ class IndexReader:
     """The committed state of one index when the transaction of `connection` began."""
 
     def __init__(self, connection: sqlite3.Connection, uuid: str, cache: Cache) -> None:
-        # Only what is needed: the outcomes of the newest batch may be long.
+        # Only the needed keys: the outcomes of the newest batch may be long.
         self._meta: dict[str, Any] = dict(connection.execute(
             "SELECT key, value FROM meta WHERE key IN ('generation', 'docids', 'settings', 'primary_key', 'document_bytes', "
             "'materialized_postings')"))
@@ -44,7 +44,7 @@ class IndexReader:
         self.vocabulary = VocabularyReader(self.transaction)
         self.terms = TermReader(self.transaction, self.vocabulary, self._meta.get("materialized_postings"))
         self._all = from_bytes(self._meta["docids"]) if "docids" in self._meta else EMPTY
-        # One object as long as they do not change, whatever else is written: it keeps what takes time to make.
+        # The same object until the settings change, whatever else is written: it caches values that take time to build.
         self.settings: IndexSettings = cache.get(
             ("settings", self._meta.get("settings")), lambda: IndexSettings.of(self.stored_settings))
         self.primary_key: str | None = self._meta.get("primary_key")
@@ -68,45 +68,45 @@ class IndexReader:
     @cached_property
     def vectors(self) -> VectorReader:
         """The vectors of documents."""
-        from svcd.index.vector_reader import VectorReader  # loaded late: most indexes have none
+        from svcd.index.vector_reader import VectorReader  # loaded late: most indexes do not use it
 
         return VectorReader(self.transaction)
 
     @property
     def generation(self) -> int:
-        """How many batches have written the index."""
+        """The number of batches that have written the index."""
         return self.transaction.generation
 
     @property
     def state(self) -> tuple[str, int]:
-        """Equal for readers of the same state of the same index, whatever was written to others."""
+        """A value that is equal for readers of the same state of the same index."""
         return self.transaction.uuid, self.transaction.generation
 
     def cached(self, key: Key, make: Callable[[], T]) -> T:
-        """make(), which follows from this state of the index alone; cached until the index is written to. Never None."""
+        """Return make(), cached until the index is written to. It must depend only on this state of the index and not be None."""
         return self.transaction.cached(("made", *key), make)
 
     # Documents
 
     @property
     def number_of_documents(self) -> int:
-        """How many documents the index holds."""
+        """The number of documents in the index."""
         return len(self._all)
 
     def all_docids(self) -> DocIds:
-        """Every document."""
+        """Return the set of all documents."""
         return self._all
 
     def raw_document_size(self) -> int:
-        """The bytes of all stored documents' texts."""
+        """Return the bytes of all stored documents' texts."""
         return int(self._meta.get("document_bytes", 0))
 
     def internal_database_sizes(self) -> dict[str, int]:
-        """Table or index -> the bytes of its pages; empty where SQLite was built without `dbstat`."""
+        """Return table or index -> bytes of its pages; empty if SQLite was built without `dbstat`."""
         return table_sizes(self._connection)
 
     def document(self, docid: int) -> str:
-        """The JSON text of a document; KeyError when there is none."""
+        """Return the JSON text of a document. Raises KeyError if it does not exist."""
         row = self._connection.execute("SELECT json FROM documents WHERE docid = ?", (docid,)).fetchone()
         if row is None:
             raise KeyError(docid)
@@ -114,52 +114,52 @@ class IndexReader:
         return text
 
     def documents(self, docids: Sequence[int]) -> list[str]:
-        """The JSON texts of documents, in the order asked."""
+        """Return the JSON texts of documents, in the order of docids."""
         found = dict(self.transaction.rows_by_docid("SELECT docid, json FROM documents", docids))
         return [found[docid] for docid in docids]
 
     def documents_utf8(self, docids: Sequence[int]) -> list[bytes]:
-        """As documents(), in UTF-8."""
+        """Return the JSON texts of documents in UTF-8, in the order of docids."""
         found = dict(self.transaction.rows_by_docid("SELECT docid, CAST(json AS BLOB) FROM documents", docids))
         return [found[docid] for docid in docids]
 
     def each_document(self, docids: Iterable[int]) -> Iterator[str]:
-        """The JSON texts of documents, in the order asked, read in portions of about READ_BYTES."""
+        """Yield the JSON texts of documents in the order of docids, read in portions of about READ_BYTES."""
         wanted, count = iter(docids), READ_BYTES // self.average_document_size()
-        # By powers of two: each number of parameters is a statement of its own, which the connection caches.
+        # Powers of two, since the connection caches one statement for each number of parameters.
         while part := list(islice(wanted, 1 << min(count, _PORTION_DOCUMENTS).bit_length() >> 1 or 1)):
             texts = self.documents(part)
-            # The average of all documents may say little about those asked for.
+            # These documents may be much larger or smaller than the average of all.
             count = len(texts) * READ_BYTES // sum(map(len, texts))
             yield from texts
 
     def close(self) -> None:
         """Close the connection before the transaction ends, so that the pool does not keep it.
 
-        For callers that read much, and nothing twice: the pages that their connection caches (270 kB) are of no use to others.
+        For callers that read much, and nothing twice: no other caller needs the pages that their connection caches (270 kB).
         """
         self._connection.close()
 
     def average_document_size(self) -> int:
-        """Bytes of a stored document's text, at least 1."""
+        """Return the average bytes of a stored document's text, at least 1."""
         return max(self.raw_document_size() // max(self.number_of_documents, 1), 1)
 
     def texts(self) -> Iterator[str]:
-        """The JSON texts of all documents by docid, read as they are consumed."""
+        """Yield the JSON texts of all documents by docid, read lazily."""
         return (text for (text,) in self._connection.execute("SELECT json FROM documents ORDER BY docid"))
 
     def bytes_of_lines(self) -> int:
-        """The size of all texts() in UTF-8, with a newline after each."""
+        """Return the size of all texts() in UTF-8, with a newline after each."""
         (size,) = self._connection.execute("SELECT total(length(CAST(json AS BLOB)) + 1) FROM documents").fetchone()
         return int(size)
 
     def docid_of(self, document_id: str) -> int | None:
-        """The docid of a document's identifier, or None."""
+        """Return the docid of a document's identifier, or None."""
         row = self._connection.execute("SELECT docid FROM documents WHERE document_id = ?", (document_id,)).fetchone()
         return row[0] if row else None
 
     def identified_docids(self, document_ids: Sequence[str]) -> dict[str, int]:
-        """Identifier -> docid, of those identifiers that some document has."""
+        """Return identifier -> docid, for the identifiers that exist."""
         found: dict[str, int] = {}
         for part in statement_portions(document_ids):
             found.update(self._connection.execute(
@@ -167,7 +167,7 @@ class IndexReader:
         return found
 
     def identified_documents(self, document_ids: Sequence[str]) -> dict[str, str]:
-        """Identifier -> the JSON text of the document, of those identifiers that some document has."""
+        """Return identifier -> JSON text of the document, for the identifiers that exist."""
         found: dict[str, str] = {}
         for part in statement_portions(document_ids):
             found.update(self._connection.execute(
@@ -175,7 +175,7 @@ class IndexReader:
         return found
 
     def docids_page(self, offset: int, limit: int) -> Iterator[int]:
-        """A page of docids, ascending, read in portions."""
+        """Yield a page of docids, ascending, read in portions."""
         left, where, skipped = min(limit, self.number_of_documents - offset), -1, offset
         while left > 0:
             page = self._connection.execute("SELECT docid FROM documents WHERE docid > ? ORDER BY docid LIMIT ? OFFSET ?",
@@ -190,9 +190,9 @@ class IndexReader:
             "SELECT name, documents FROM fields ORDER BY fid").fetchall())
 
     def fields(self) -> list[str]:
-        """The names of all known fields, by field number."""
+        """Return the names of all known fields, by field number."""
         return [name for name, _ in self._fields()]
 
     def field_distribution(self) -> dict[str, int]:
-        """Top-level field -> how many documents have it, by name."""
+        """Return top-level field -> number of documents that have it, by name."""
         return {name: count for name, count in sorted(self._fields()) if count}

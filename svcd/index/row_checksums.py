@@ -1,8 +1,8 @@
-"""A checksum in each row whose content follows from nothing else in the data folder: documents, vectors, settings, tasks, keys.
+"""Checksums of the rows that cannot be derived from other data of the folder: documents, vectors, settings, tasks, keys.
 
-SQLite finds damage in the structure of a file, not in the content of a row. All other rows of an index follow from its documents,
-and `svcd verify --full` compares them with rows made afresh (svcd.tasks.rebuild). A row that an svcd of format 1 wrote has no
-checksum, null, until it is written again. See docs/storage.md#damage.
+SQLite detects damage in the structure of a file, not in the content of a row. All other rows of an index follow from its
+documents, and `svcd verify --full` compares them with rows rebuilt from these (svcd.tasks.rebuild). A row written in format 1 has
+no checksum (null) until it is written again. See docs/storage.md#damage.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zlib import crc32
 
 SQL_NAME = "svcd_checksum"
 
-# table: the columns that its checksum covers
+# table -> the columns that its checksum covers
 Tables = Mapping[str, Sequence[str]]
 INDEX: Tables = {
     "meta": ("key", "value"),
@@ -39,12 +39,12 @@ INSTANCE: Tables = {
     "log_position": ("id", "log", "applied", "term", "moment"),
     "begun_batches": ("uid", "tasks", "shape", "strategy", "started_at", "end"),
 }
-# An upgrade leaves the rows of these without checksums: there may be millions.
+# An upgrade does not fill in the checksums of these tables, which may have millions of rows.
 LARGE = frozenset(("documents", "document_vectors", "tasks", "batches", "notices", "notice_parts", "outbox"))
 
 
 def row_checksum(*values: Any) -> int:
-    """The CRC-32 of a row's values, as a signed number; texts may be given as str or as their bytes."""
+    """Return the CRC-32 of a row's values, as a signed number; texts may be given as str or as their bytes."""
     crc = 0
     for value in values:
         crc = crc32(value if isinstance(value, bytes) else str(value).encode(), crc32(b"\0", crc))
@@ -52,20 +52,20 @@ def row_checksum(*values: Any) -> int:
 
 
 def define(connection: sqlite3.Connection) -> None:
-    """Make row_checksum() a function of SQL; the triggers of instance.sqlite call it."""
+    """Make row_checksum() an SQL function, which the triggers of instance.sqlite call."""
     connection.create_function(SQL_NAME, -1, row_checksum, deterministic=True)
 
 
 def columns(tables: Tables) -> Iterator[str]:
-    """The statements that add a checksum to tables."""
+    """Yield the statements that add a checksum to tables."""
     for table in tables:
         yield f"ALTER TABLE {table} ADD COLUMN checksum INTEGER"
 
 
 def triggers(tables: Tables) -> Iterator[str]:
-    """The statements that keep checksums up to date, whatever writes the tables.
+    """Yield the statements that keep checksums up to date, whatever writes the tables.
 
-    Only for instance.sqlite: in the file of an index, FTS5 would write what it has gathered at each statement with a trigger.
+    Only for instance.sqlite: in an index file, each statement with a trigger would make FTS5 write its gathered postings.
     """
     for table, covered in tables.items():
         row = "webhook = NEW.webhook AND number = NEW.number" if table == "outbox" else "rowid = NEW.rowid"
@@ -75,13 +75,13 @@ def triggers(tables: Tables) -> Iterator[str]:
 
 
 def fillers(tables: Tables) -> Iterator[str]:
-    """The statements that give checksums to the rows of the small tables that have none."""
+    """Yield the statements that fill in missing checksums of the small tables."""
     for table in tables.keys() - LARGE:
         yield filler(table, tables)
 
 
 def filler(table: str, tables: Tables = INDEX) -> str:
-    """The statement that gives checksums to the rows of a table that have none."""
+    """Return the statement that fills in missing checksums of a table."""
     return f"UPDATE {table} SET checksum = {_call('', tables[table])} WHERE checksum IS NULL"
 
 
@@ -94,16 +94,16 @@ def _names(prefix: str, covered: Sequence[str]) -> str:
 
 
 class RowCheck:
-    """Compares rows with their checksums. without: table -> the rows that have none."""
+    """Compares rows with their checksums. without: table -> number of rows without checksum."""
 
     def __init__(self, connection: sqlite3.Connection, tables: Tables) -> None:
-        """connection: its texts must be read as bytes, since damaged ones may not be UTF-8."""
+        """connection: must read texts as bytes, since damaged texts may not be UTF-8."""
         self._connection = connection
         self._tables = tables
         self.without: dict[str, int] = {}
 
     def faults(self) -> Iterator[str]:
-        """The rows that differ from their checksums, a sentence each."""
+        """Yield the rows that differ from their checksums, a sentence each."""
         for table, covered in self._tables.items():
             for *values, checksum in self._connection.execute(f"SELECT {_names('', covered)}, checksum FROM {table}"):
                 if checksum is None:

@@ -1,6 +1,6 @@
-"""Reads from the file of an index what follows from nothing else, and passes over what is damaged: settings, documents, vectors.
+"""Reads the data of an index file that cannot be derived, and skips damaged parts: settings, documents, vectors.
 
-For svcd.tasks.rebuild. `lost` says what could not be read, a sentence each. See docs/storage.md#damage.
+For svcd.tasks.rebuild. `lost` lists the unreadable parts, a sentence each. See docs/storage.md#damage.
 """
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ META = ("settings", "primary_key", "generation", "batch_outcomes")
 _DAMAGE = (sqlite3.DatabaseError, ValueError, TypeError, OverflowError)
 _MOST_EMBEDDERS = 256
 _MOST_FIELDS = 65_536
-_ROWS_BEYOND = 100_000  # docids that are tried after the last known one, where the set of all documents is damaged, too
+_ROWS_BEYOND = 100_000  # docids tried after the last known one, if the set of all documents is damaged, too
 
 Row = tuple[Any, ...]
 
 
 class Salvage:
-    """What can be read of an index. connection: on its file; its texts are read as bytes from now on."""
+    """The readable data of an index. connection: to its file; from now on it reads texts as bytes."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         connection.text_factory = bytes
@@ -36,33 +36,28 @@ class Salvage:
         self.lost: list[str] = []
         keys = [key.encode() for key in (*META, "docids")]
         rows = {key.decode(): value for key, value in self._rows("meta", keys) if key in keys}
-        self._docids = self._stored_docids(rows.pop("docids", None))
+        try:
+            stored = rows.pop("docids", None)
+            self._docids: DocIds | None = None if stored is None else from_bytes(stored)
+        except (ValueError, TypeError):
+            self._docids = None
         self.meta: dict[str, Any] = {key: value.decode() if isinstance(value, bytes) else value for key, value in rows.items()}
-        self._check_settings()
-        self.embedders = self._embedders()
-
-    def _check_settings(self) -> None:
-        for key, kind in (("settings", dict), ("batch_outcomes", dict)):
+        for name, kind in (("settings", dict), ("batch_outcomes", dict)):
             try:
-                is_sound = isinstance(json.loads(self.meta.get(key) or "{}"), kind)
+                is_sound = isinstance(json.loads(self.meta.get(name) or "{}"), kind)
             except (ValueError, TypeError):
                 is_sound = False
             if not is_sound:
-                del self.meta[key]
-                self.lost.append(f"the {key.replace('_', ' ')}")
+                del self.meta[name]
+                self.lost.append(f"the {name.replace('_', ' ')}")
         if not isinstance(self.meta.get("generation", 0), int):
             del self.meta["generation"]
-
-    def _stored_docids(self, stored: bytes | None) -> DocIds | None:
-        try:
-            return None if stored is None else from_bytes(stored)
-        except (ValueError, TypeError):
-            return None
+        self.embedders = self._embedders()
 
     # Rows
 
     def _rows(self, table: str, candidates: Iterable[Any]) -> Iterator[Row]:
-        """The rows of a table by its key. candidates: keys, ascending, that are tried one by one where a page is damaged."""
+        """Yield the rows of a table by its key. candidates: keys, ascending, tried one by one if a page is damaged."""
         covered = INDEX[table]
         select = f"SELECT {', '.join(covered)}, checksum FROM {table}"
         last: Any = None
@@ -92,13 +87,13 @@ class Salvage:
             self.lost.append(f"the row {values[0]!r} of {table}, which differs from its checksum")
 
     def documents(self) -> Iterator[StoredDocument]:
-        """The documents, by docid; each is JSON of an object."""
+        """Yield the documents, by docid; each is a JSON object."""
         found = 0
         for docid, document_id, text in self._rows("documents", self._candidates()):
             try:
                 document = StoredDocument(docid, document_id.decode(), text.decode())
                 if not isinstance(json_text.loads(document.json), dict):
-                    raise ValueError("it is no object")
+                    raise ValueError("it is not an object")
             except (ValueError, AttributeError, RecursionError) as error:
                 self.lost.append(f"the document {docid}, which is not JSON: {error}")
                 continue
@@ -121,7 +116,7 @@ class Salvage:
         return range(min(last, 1 << 32) + _ROWS_BEYOND)
 
     def fields(self) -> list[tuple[int, str, int | None]]:
-        """Number, name and FTS column of every field; none if any row is damaged, as numbers then need not be kept."""
+        """Return number, name and FTS column of every field; an empty list if any row is damaged: numbers may change then."""
         try:
             rows = [(fid, name.decode(), column) for fid, name, column in
                     self._connection.execute("SELECT fid, name, fts_column FROM fields ORDER BY fid")]
@@ -147,7 +142,7 @@ class Salvage:
         return found
 
     def vectors(self, docids: Sequence[int]) -> Mapping[int, Mapping[str, StoredVectors]]:
-        """docid -> embedder -> its vectors, of some documents."""
+        """Return docid -> embedder -> its vectors, for some documents."""
         found: dict[int, dict[str, StoredVectors]] = {}
         for embedder in self.embedders:
             for docid in docids:
@@ -168,5 +163,5 @@ class Salvage:
 
 
 def open_for_salvage(path: Path) -> sqlite3.Connection:
-    """A connection on a copy that may be damaged."""
+    """Open a connection to a copy that may be damaged."""
     return sqlite3.connect(path, isolation_level=None)

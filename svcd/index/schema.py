@@ -1,8 +1,8 @@
 """The tables of both kinds of file, and the upgrades between their formats.
 
-`instance.sqlite` holds the queue and the list of indexes, `indexes/<uuid>.sqlite` one index (docs/storage.md#tables). Each
-file carries its format in `user_version`. INSTANCE and INDEX have the steps from each format to the next; all steps of a
-file run in one transaction, so that it is in the old format or in the new one, never between.
+`instance.sqlite` holds the queue and the list of indexes, `indexes/<uuid>.sqlite` one index (docs/storage.md#tables). Each file
+has its format in `user_version`. INSTANCE and INDEX have the steps from each format to the next; all steps of a file run in one
+transaction, so that the file is in the old format or in the new one, never between.
 """
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from svcd.index import row_checksums
 
 FORMAT = 2  # 1: without checksums
 
-# FTS5 fixes the number of columns when a table is made. The last one is shared by all further fields; which of them holds
-# a term is then read from the forward index. Indexes with more than 31 searchable fields are rare.
+# FTS5 fixes the number of columns when a table is created. All further fields share the last column; the forward index then
+# tells which of them holds a term. Indexes with more than 31 searchable fields are rare.
 COLUMNS = 32
 SHARED_COLUMN = COLUMNS - 1
 
 # Documents per row of field_word_counts, one byte each: about half a page, and an update rewrites one page at least.
 COUNT_BLOCK = 4096
-# A field that holds more words than this counts in no set of `field_count_docids` (docs/ranking.md#exactness).
+# Fields with more words are in no set of `field_count_docids` (docs/ranking.md#exactness).
 COUNTED_WORDS = 30
-# Indexes with at least so many documents have materialized postings; all sets of smaller ones are quickly read from FTS5.
+# Indexes with at least this many documents have materialized postings; FTS5 reads all sets of smaller ones quickly.
 LEAST_DOCUMENTS = 4_096
 
 # Rows of document_vectors are ordered by embedder, then by docid.
@@ -36,7 +36,7 @@ Step = Callable[[sqlite3.Connection], None]
 
 
 def statements(*sql: str) -> Step:
-    """A step that runs these statements."""
+    """Return a step that runs these statements."""
     def run(connection: sqlite3.Connection) -> None:
         for each in sql:
             connection.execute(each)
@@ -57,13 +57,13 @@ _INSTANCE_TABLES = (
     "finished_at INTEGER, earliest_enqueued_at INTEGER, latest_enqueued_at INTEGER)",
     *(f"CREATE INDEX idx_tasks_{column} ON tasks({column})" for column in (
         "index_uid", "kind", "batch_uid", "canceled_by", "enqueued_at", "started_at", "finished_at")),
-    # The runner asks for the oldest enqueued task of a kind or an index, always.
+    # The runner often asks for the oldest enqueued task of a kind or an index.
     "CREATE INDEX idx_tasks_status_kind_uid ON tasks(status, kind, uid)",
     "CREATE TABLE chat_workspaces (uid TEXT PRIMARY KEY, settings TEXT NOT NULL)",
 )
 _OUTBOX_TABLES = (
     "CREATE TABLE webhooks (uuid TEXT PRIMARY KEY, url TEXT NOT NULL, headers TEXT NOT NULL)",
-    # AUTOINCREMENT: numbers are never reused, so a sender that is late cannot mark another notice as delivered.
+    # AUTOINCREMENT: numbers are never reused, so a late sender cannot mark another notice as delivered.
     "CREATE TABLE notices (number INTEGER PRIMARY KEY AUTOINCREMENT, batch_uid INTEGER NOT NULL, tasks INTEGER NOT NULL, "
     "length INTEGER NOT NULL, stored INTEGER NOT NULL, ended_at INTEGER NOT NULL)",
     "CREATE TABLE notice_parts (number INTEGER, part INTEGER, lines BLOB, PRIMARY KEY (number, part))",
@@ -81,37 +81,37 @@ _KEY_TABLES = (
     # expires_at is text: a key may outlast the year 2262, in which 64 bits of nanoseconds end.
     "CREATE TABLE keys (uid TEXT PRIMARY KEY, name TEXT, description TEXT, actions TEXT NOT NULL, indexes TEXT NOT NULL, "
     "expires_at TEXT, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL)",
-    # How often a table that processes keep in memory was changed.
+    # How often a table was changed that processes cache in memory.
     "CREATE TABLE revisions (subject TEXT PRIMARY KEY, number INTEGER NOT NULL)",
 )
-# Of a node of a cluster: see svcd.instance.applied_log. One row of log_position at most.
+# For a node of a cluster: see svcd.instance.applied_log. log_position has one row at most.
 _CLUSTER_TABLES = (
     "CREATE TABLE log_position (id INTEGER PRIMARY KEY, log TEXT NOT NULL, applied INTEGER NOT NULL, term INTEGER NOT NULL, "
     "moment INTEGER NOT NULL)",
     "CREATE TABLE begun_batches (uid INTEGER PRIMARY KEY, tasks TEXT NOT NULL, shape TEXT NOT NULL, strategy TEXT NOT NULL, "
     "started_at INTEGER NOT NULL, \"end\" TEXT)",
 )
-# Sets of documents are as svcd.base.docids encodes them, some in blocks (svcd.index.bitmap_blocks).
+# Sets of documents are in the encoding of svcd.base.docids, some in blocks (svcd.index.bitmap_blocks).
 _DOCUMENT_TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB)",
     "CREATE TABLE fields (fid INTEGER PRIMARY KEY, name TEXT NOT NULL, fts_column INTEGER, documents INTEGER NOT NULL DEFAULT 0)",
     "CREATE UNIQUE INDEX idx_fields_name ON fields(name)",
     "CREATE TABLE documents (docid INTEGER PRIMARY KEY, document_id TEXT NOT NULL, json TEXT NOT NULL)",
     "CREATE UNIQUE INDEX idx_documents_document_id ON documents(document_id)",
-    # docids: written by the generation, null for too many. removed_terms: terms that no document holds any more, as JSON,
-    # null when not known.
+    # docids: written by the generation, null for too many. removed_terms: JSON of terms that no document holds any more, null
+    # when unknown.
     "CREATE TABLE changes (generation INTEGER PRIMARY KEY, docids BLOB, removed_terms TEXT)",
 )
 _VALUE_TABLES = (
-    # Keys of all kinds are in one column: without a type, so that SQLite converts none of them. See svcd.index.value_writer.
+    # Keys of all kinds are in one column without a type, so that SQLite converts none of them. See svcd.index.value_writer.
     "CREATE TABLE value_postings (fid INTEGER NOT NULL, kind INTEGER NOT NULL, value NOT NULL, block INTEGER NOT NULL, "
     "docids BLOB NOT NULL, spelling TEXT, PRIMARY KEY (fid, kind, value, block)) WITHOUT ROWID",
-    # Joined documents of neighbouring values; first: the smallest of them. See svcd.index.value_groups.
+    # Joined documents of neighbouring values; first: the smallest value. See svcd.index.value_groups.
     "CREATE TABLE value_groups (fid INTEGER NOT NULL, kind INTEGER NOT NULL, level INTEGER NOT NULL, first NOT NULL, "
     "block INTEGER NOT NULL, docids BLOB NOT NULL, PRIMARY KEY (fid, kind, level, first, block)) WITHOUT ROWID",
     "CREATE TABLE document_values (docid INTEGER PRIMARY KEY, field_values TEXT NOT NULL)",
 )
-# Blobs come last, so that the columns that are read most often lie on the first page of a row. See svcd.index.geo_writer.
+# Blobs come last, so that the most-read columns are on the first page of a row. See svcd.index.geo_writer.
 _BOX = "x0 REAL, y0 REAL, z0 REAL, x1 REAL, y1 REAL, z1 REAL"
 _GEO_TABLES = (
     "CREATE TABLE points (docid INTEGER PRIMARY KEY, latitude REAL NOT NULL, longitude REAL NOT NULL)",
@@ -124,12 +124,12 @@ _GEO_TABLES = (
 )
 _VECTOR_TABLES = (
     # The embedders of the settings, each with a number below 256. fragments: JSON {name: number} of its indexing fragments;
-    # vectors: how many its documents have. See svcd.index.vector_writer.
+    # vectors: the number of its vectors in all documents. See svcd.index.vector_writer.
     "CREATE TABLE embedders (number INTEGER PRIMARY KEY, name TEXT NOT NULL, dimensions INTEGER NOT NULL, "
     "is_quantized INTEGER NOT NULL, fragments TEXT NOT NULL, vectors INTEGER NOT NULL)",
     "CREATE UNIQUE INDEX idx_embedders_name ON embedders(name)",
-    # id: row_id() of svcd.index.vector_rows; origin: a constant of it; fragments: a byte for each vector, the number of its
-    # fragment, null where they are not of fragments; vectors: one after the other.
+    # id: row_id() of svcd.index.vector_rows; origin: flags of that module; fragments: a byte for each vector, the number of its
+    # fragment, null without fragments; vectors: one after the other.
     "CREATE TABLE document_vectors (id INTEGER PRIMARY KEY, origin INTEGER NOT NULL, fragments BLOB, vectors BLOB NOT NULL)",
     # A few bits for each number of the vectors of some documents: see svcd.index.sketch_writer.
     "CREATE TABLE vector_sketches (id INTEGER PRIMARY KEY, generation INTEGER NOT NULL, docids BLOB NOT NULL, "
@@ -152,15 +152,15 @@ _WORD_TABLES = (
     "docids BLOB NOT NULL, PRIMARY KEY (letter, fts_column, block)) WITHOUT ROWID",
     f"CREATE VIRTUAL TABLE terms USING fts5({', '.join(f'c{n}' for n in range(COLUMNS))}, detail=full, {_FTS_OPTIONS})",
     "CREATE VIRTUAL TABLE vocabulary USING fts5vocab(terms, 'row')",
-    # Bucketed positions of terms: `terms` could tell them too, at a microsecond an occurrence.
+    # Bucketed positions of terms: `terms` has them too, but reading one takes a microsecond an occurrence.
     f"CREATE VIRTUAL TABLE term_positions USING fts5(c0, detail=none, {_FTS_OPTIONS})",
 )
 
 
-# The step that creates the tables of a new file, and {format: the step to the next format}. A format without a step
-# changed nothing in this kind of file.
+# The step that creates the tables of a new file, and {format: the step to the next format}. A format without a step changed
+# nothing in this kind of file.
 Kind = tuple[Step, Mapping[int, Step]]
-# Early folders of format 1 lack the tables of clusters.
+# Early data folders of format 1 lack the tables of clusters.
 _LATE_TABLES = [sql.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS") for sql in _CLUSTER_TABLES]
 _INSTANCE_CHECKSUMS = (*row_checksums.columns(row_checksums.INSTANCE), *row_checksums.triggers(row_checksums.INSTANCE))
 _INDEX_CHECKSUMS = tuple(row_checksums.columns(row_checksums.INDEX))
@@ -171,13 +171,13 @@ INDEX: Kind = (statements(*_DOCUMENT_TABLES, *_VALUE_TABLES, *_GEO_TABLES, *_VEC
 
 
 class NewerFormat(RuntimeError):
-    """The file was written by a newer svcd than this one."""
+    """The file was written by a newer version of svcd."""
 
 
 def prepare(connection: sqlite3.Connection, kind: Kind) -> bool:
-    """Create the tables of an empty file, or upgrade those of an old one; True when something was done.
+    """Create the tables of an empty file, or upgrade an old one. Return whether anything was done.
 
-    kind: INSTANCE or INDEX. Raises NewerFormat, and leaves the file as it was, when it is ahead of this svcd.
+    kind: INSTANCE or INDEX. Raises NewerFormat for a file of a newer format, which stays unchanged.
     """
     row_checksums.define(connection)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -202,8 +202,9 @@ def prepare(connection: sqlite3.Connection, kind: Kind) -> bool:
 
 
 def difference(connection: sqlite3.Connection, kind: Kind) -> str | None:
-    """The name of a column or trigger of the current format that a file lacks, or of a trigger or view that svcd did not
-    create; None when there is neither. For files that come from elsewhere, such as snapshots.
+    """Return the name of a column or trigger that a file lacks, or of a trigger or view that svcd did not create; or None.
+
+    For files from outside, such as snapshots. The file must have the current format.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
         prepare(fresh, kind)
@@ -213,15 +214,15 @@ def difference(connection: sqlite3.Connection, kind: Kind) -> str | None:
     return min(lacking | foreign, default=None)
 
 
-# Tables that FTS5 makes in the way of its version, and one that exists only while postings are materialized.
+# Tables whose statements depend on the version of FTS5, and one that exists only while postings are materialized.
 _OTHERS_MAKE = ("sqlite_", "terms_", "term_positions_", "materialized_leaves")
 
 
 def odd_statements(connection: sqlite3.Connection, kind: Kind) -> list[str]:
-    """The names of tables, SQL indexes and triggers of which the statement is not that of the current format."""
+    """Return the names of tables, SQL indexes and triggers whose statement differs from the current format."""
     def statements_of(of: sqlite3.Connection) -> dict[str, Any]:
         rows = of.execute("SELECT CAST(name AS TEXT), CAST(sql AS TEXT), type, tbl_name FROM sqlite_master").fetchall()
-        # Early files have the same statements with other blanks and quotes around names; those of FTS5 have quotes in options.
+        # Early files have the same statements with other blanks and quotes around names; FTS5 options contain quotes.
         return {_text(name): tuple(re.sub(r'[\s"]', "", _text(each)) for each in rest)
                 for name, *rest in rows if not _text(name).startswith(_OTHERS_MAKE)}
 
@@ -233,12 +234,12 @@ def odd_statements(connection: sqlite3.Connection, kind: Kind) -> list[str]:
 
 
 def _text(value: str | bytes | None) -> str:
-    """A text of a connection that may read texts as bytes."""
+    """Decode a text of a connection that may read texts as bytes."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value or ""
 
 
 def _parts(connection: sqlite3.Connection) -> dict[str, str]:
-    """`table.column` of every column with "", and the name of every trigger and view with its SQL."""
+    """Return `table.column` of every column with "", and the name of every trigger and view with its SQL."""
     columns = connection.execute("SELECT m.name || '.' || c.name FROM sqlite_master m, pragma_table_info(m.name) c "
                                  "WHERE m.type = 'table'")
     code = connection.execute("SELECT name, ifnull(sql, ' ') FROM sqlite_master WHERE type IN ('trigger', 'view')")

@@ -1,7 +1,7 @@
 """The postings of one index: the documents that hold a term, in which field, at which position, next to which other.
 
-Sets come from FTS5, from prefix postings and materialized postings, and for small candidate sets from the forward
-index; docs/storage.md says which tables these are. What was read is cached.
+Sets come from FTS5, prefix postings and materialized postings, and for small candidate sets from the forward index;
+docs/storage.md describes these tables. Read sets are cached.
 """
 from __future__ import annotations
 
@@ -21,25 +21,23 @@ from svcd.index.pair_reader import PairReader
 from svcd.index.read_transaction import ReadTransaction
 from svcd.index.schema import COUNT_BLOCK, COUNTED_WORDS, SHARED_COLUMN
 
-# The words of one index: does a word exist, which ones start with a prefix, which first characters are there.
+# The words of one index: whether a word exists, which words start with a prefix, which first characters occur.
 #
 # Words are read from the vocabulary table of FTS5; lists are in byte order and cached. docs/storage.md#vocabulary
 
 
-# The ranking asks for so many words of a prefix to see whether there are more than its limit.
+# The ranking asks for this many words of a prefix, to see whether there are more than its limit.
 _FIRST_WORDS = 100
-# The set of a term with at least so many documents is read, and cached, by itself: other searches ask for it too.
+# The set of a term with at least this many documents is read and cached by itself: other searches ask for it too.
 COMMON = 512
 _MOST_COMMON = 4
-# A first character with at least so many words has a cached list of its own; the words of all others share one list.
+# A first character with at least _MANY_WORDS words has a cached list of its own; the words of all others share one list.
 _MANY_WORDS = 50
 _MOST_RARE = 20_000
 _AFTER_ANY_WORD = "\U0010ffff"
 # Most languages have many words under each of these characters, and hardly any before, between or after them.
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _BESIDE_LETTERS = (("", "0"), ("9" + _AFTER_ANY_WORD, "a"), ("z" + _AFTER_ANY_WORD, _AFTER_ANY_WORD))
-
-
 class _PrefixWords(NamedTuple):
     """The first words with a prefix.
 
@@ -51,7 +49,7 @@ class _PrefixWords(NamedTuple):
 
     @classmethod
     def of(cls, terms: Mapping[str, int]) -> _PrefixWords:
-        """terms: the first _FIRST_WORDS of them."""
+        """Build from the first _FIRST_WORDS terms with the prefix."""
         common = sum(frequency >= COMMON for frequency in terms.values())
         are_few = len(terms) < _FIRST_WORDS and common <= _MOST_COMMON
         return cls(terms if are_few else None, fts_encoding.spelled_words(terms))
@@ -63,10 +61,10 @@ class VocabularyReader:
     def __init__(self, transaction: ReadTransaction) -> None:
         self._transaction = transaction
         self._connection = transaction.connection
-        self._lists: dict[str, Sequence[str] | None] = {}  # by first character, what _cached_list() has found
+        self._lists: dict[str, Sequence[str] | None] = {}  # by first character: the list that _cached_list() found
 
     def has_word(self, word: str) -> bool:
-        """Does any document hold the word?"""
+        """Return whether any document holds the word."""
         words = self._lists.get(word[:1]) or self._cached_list(word)
         if words is None:
             row = self._connection.execute("SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (
@@ -76,7 +74,7 @@ class VocabularyReader:
         return words[at:at + 1] == [word]
 
     def words_with_prefix(self, prefix: str, limit: int | None = None) -> Sequence[str]:
-        """The first `limit` words that start with the prefix, itself included, in byte order; "" gives all."""
+        """Return the first `limit` words that start with the prefix, itself included, in byte order; "" selects all words."""
         if limit is None:
             words = self._cached_list(prefix) if len(prefix) > 1 else None
             if words is not None:
@@ -99,41 +97,38 @@ class VocabularyReader:
             self.first_terms(fts_encoding.term_of_word(prefix), _FIRST_WORDS)))
 
     def first_terms(self, start: str, limit: int) -> dict[str, int]:
-        """The first terms that start with a term, each with its document frequency; all with the limit -1."""
+        """Return the first terms that start with a term, each with its document frequency; the limit -1 means all."""
         return dict(self._connection.execute(
             "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? AND term <> ? LIMIT ?",
             (start, start + _AFTER_ANY_WORD, fts_encoding.POSITION_GAP, limit)))
 
     def first_characters(self) -> Sequence[str]:
-        """The distinct first characters of all words."""
+        """Return the distinct first characters of all words."""
         common, rare = self._transaction.cached(("first characters",), self._load_first_characters)
         self._lists.clear()
         return sorted(common.union(word[0] for word in rare))
 
     def _load_first_characters(self) -> tuple[frozenset[str], list[str]]:
-        """The first characters of many words, and the words with any other first character, in byte order."""
+        """Return the first characters of many words, and the words with any other first character, in byte order."""
         common = {letter for letter in _LETTERS if prefix_postings.has_rows(self._connection, letter)}
         rare: list[str] = []
         for after, before in _BESIDE_LETTERS:
-            self._add_characters(after, before, common, rare)
+            while terms := self._connection.execute("SELECT term FROM vocabulary WHERE term > ? AND term < ? LIMIT ?",
+                                                    (after, before, _MANY_WORDS)).fetchall():
+                found = [fts_encoding.word_of_term(term) for (term,) in terms if term != fts_encoding.POSITION_GAP]
+                after = terms[-1][0]
+                are_many = len(found) == _MANY_WORDS and found[0][0] == found[-1][0]
+                if are_many or len(rare) > _MOST_RARE:  # skip the remaining words of the last first character
+                    common.update(word[0] for word in found)
+                    after = fts_encoding.term_of_word(found[-1][0]) + _AFTER_ANY_WORD if found else after
+                else:
+                    rare += found
         return frozenset(common), sorted(word for word in rare if word[0] not in common)
 
-    def _add_characters(self, after: str, before: str, common: set[str], rare: list[str]) -> None:
-        while terms := self._connection.execute("SELECT term FROM vocabulary WHERE term > ? AND term < ? LIMIT ?",
-                                                (after, before, _MANY_WORDS)).fetchall():
-            found = [fts_encoding.word_of_term(term) for (term,) in terms if term != fts_encoding.POSITION_GAP]
-            after = terms[-1][0]
-            are_many = len(found) == _MANY_WORDS and found[0][0] == found[-1][0]
-            if are_many or len(rare) > _MOST_RARE:  # skip the remaining words of the last first character
-                common.update(word[0] for word in found)
-                after = fts_encoding.term_of_word(found[-1][0]) + _AFTER_ANY_WORD if found else after
-            else:
-                rare += found
-
     def _cached_list(self, start: str) -> Sequence[str] | None:
-        """A cached list of all words with the same first character, perhaps with others; None when none is cached.
+        """Return a cached list that has all words with the same first character, maybe others too; None if none is cached.
 
-        Splits and typos at the first letter ask for hundreds of words, most of which do not exist.
+        Splits and typos at the first letter ask for hundreds of words, and most of them do not exist.
         """
         character = start[:1]
         if character in self._lists:
@@ -147,70 +142,70 @@ class VocabularyReader:
         return words
 
     def joined_words(self, character: str) -> str:
-        """All words that start with a character, a NUL (which no word has) around each; "" when there is none."""
-        return self._transaction.cached(("joined", character), lambda: _joined_words(self.words_with_prefix(character)))
+        """Return all words that start with a character, a NUL (which no word contains) around each; "" without any."""
+        def load() -> str:
+            words = self.words_with_prefix(character)
+            return "\0".join(("", *words, "")) if words else ""
+
+        return self._transaction.cached(("joined", character), load)
 
     # Document frequencies
 
     def few_terms(self, start: str) -> Mapping[str, int] | None:
-        """All terms that start with a term, with their document frequencies; None if they are many."""
+        """Return all terms that start with a term, with their document frequencies; None if there are many."""
         return self._prefix_words(fts_encoding.word_of_term(start)).terms
 
 
-def _joined_words(words: Sequence[str]) -> str:
-    return "\0".join(("", *words, "")) if words else ""
-
-
-# What a set of postings is of: "word" or "position"; the term; whether it is a prefix of terms; for a word the FTS
-# column or None for all fields, for a position the bucketed position.
+# A set of postings: "word" or "position"; the term; whether the term is a prefix; for a word the FTS column or None for all
+# fields, for a position the bucketed position.
 PostingKey = tuple[str, str, bool, int | None]
 
 
-# Words of which the documents with any of them are cached together.
+# The union of the documents of this many words is cached as one set.
 _WORDS_PER_SET = 100
-# Looking up one more term in `term_positions` takes as long as joining the postings of so many documents of a prefix.
+# Looking up one more term in `term_positions` takes as long as joining the postings of this many documents of a prefix.
 _DOCUMENTS_A_TERM = 600
-# Microseconds that FTS5 takes for one more term and for each document of it, and for one that it merges into those of a prefix.
+# Microseconds of FTS5 for one more term, for each of its documents, and for each document merged into the set of a prefix.
 _TERM_COST, _DOCUMENT_COST, _MERGED_COST = 50, 0.15, 0.3
 _STORED_COST = 25  # of a materialized set
-# Fields whose cached sets are subtracted to see in which field a term mostly is.
+# Most fields whose cached sets are subtracted to find whether most documents hold a term in one field.
 _MOST_COMPARED = 8
-# The documents of a term are read to see in which fields and where it stands if there are at most so many: 8 us each. A
-# position takes 40 us, and most words are asked for at nine of them or at one. With 48, single words took 4 % longer.
+# A term with at most RARE documents is looked up in these documents to find its fields and positions: 8 us each. A position takes
+# 40 us, and most words are asked for at nine positions or at one. With 48, single words took 4 % longer.
 RARE = 16
 
 
-class _Places(NamedTuple):
+class _TermPositions(NamedTuple):
     """The documents of a rare term by FTS column, and by bucketed position in any field."""
 
     columns: Mapping[int, DocIds]
     positions: Mapping[int, DocIds]
 
 
-_NOWHERE = _Places({}, {})
+_NO_POSITIONS = _TermPositions({}, {})
 
 
 class TermReader:
     """The postings of an index in a read transaction; a `svcd.query.reader.Terms`.
 
-    materialized: the generation of the materialized postings, None while there are none.
+    materialized: the generation of the materialized postings, None while none exist.
     """
 
     def __init__(self, transaction: ReadTransaction, vocabulary: VocabularyReader, materialized: int | None) -> None:
         self._transaction = transaction
         self._connection = transaction.connection
         self._vocabulary = vocabulary
-        self._made = materialized
+        self._built_at = materialized
         self._word_docids: dict[str, DocIds] = {}
-        self._with_position: set[str] = set()  # rare terms of which the documents at one position were asked for
+        self._with_position: set[str] = set()  # rare terms for which one position was asked
 
     @cached_property
     def _materialized(self) -> MaterializedReader:
-        return MaterializedReader(self._transaction, self._made)
+        return MaterializedReader(self._transaction, self._built_at)
 
     @property
     def _pairs(self) -> PairReader:
-        # Not kept: it would be in a cycle with this reader, and both would stay until Python looks for cycles.
+        # Not kept: it would form a reference cycle with this reader, and both would stay until the garbage collector runs.
         return PairReader(self._transaction, self._materialized, self.word_docids, self.prefix_docids,
                           self._vocabulary.first_terms)
 
@@ -240,7 +235,7 @@ class TermReader:
         return self._term_docids(fts_encoding.term_of_word(prefix), True)
 
     def _term_docids(self, term: str, is_prefix: bool, column: int | None = None) -> DocIds:
-        """Documents with a term, in any field or in an FTS column below the shared one."""
+        """Documents with a term, in any field or in an FTS column other than the shared one."""
         def written_members(delta: Delta) -> DocIds:
             return delta.term_docids(term, is_prefix, column)
 
@@ -254,7 +249,7 @@ class TermReader:
             key, written_members, lambda: self._load_term_docids(term, is_prefix, column)), written_members)
 
     def _load_term_docids(self, term: str, is_prefix: bool, column: int | None) -> DocIds:
-        """From FTS5, such that it returns few documents: to return one takes longer than to look at it."""
+        """Read a set from FTS5, with the query that returns the fewest documents: returning one takes longer than checking it."""
         query, in_column = fts_phrase(term, is_prefix), "" if column is None else f"{{c{column}}} : "
         terms = self._vocabulary.few_terms(term) if is_prefix else None
         if terms is not None and self._is_union_cheaper(terms, column):
@@ -268,7 +263,7 @@ class TermReader:
         return self._matching("terms", in_column + query)
 
     def _is_union_cheaper(self, terms: Mapping[str, int], column: int | None) -> bool:
-        """Does it cost less to ask for each term of a prefix, and to take cached sets, than to have FTS5 merge all postings?"""
+        """Return whether asking for each term of a prefix, or its cached set, costs less than merging all postings in FTS5."""
         least: float = 0
         for term, frequency in terms.items():
             if frequency < COMMON or self._transaction.cached_value(("word", term, False, column)) is None:
@@ -277,7 +272,7 @@ class TermReader:
         return least < _TERM_COST + sum(terms.values()) * _MERGED_COST
 
     def _is_mostly_in(self, column: int | None, term: str, is_prefix: bool, anywhere: DocIds) -> bool:
-        """Is it known from cached sets of the other fields that most documents hold the term in this one?"""
+        """Return whether cached sets of the other fields show that most documents hold the term in this one."""
         others = [other for other in self.columns.values() if other != column]
         only_here = anywhere
         for other in others if len(others) <= _MOST_COMPARED else ():
@@ -293,13 +288,12 @@ class TermReader:
                         for start in range(0, len(words), _WORDS_PER_SET))
 
     def _any_term_docids(self, terms: tuple[str, ...]) -> DocIds:
-        return self._transaction.cached_set(("any", terms), lambda: self._load_any_term_docids(terms),
-                                            lambda delta: delta.any_term_docids(terms))
+        def load() -> DocIds:
+            common, docids = self._materialized.any_docids(terms)
+            rare = [term for term in terms if term not in common]
+            return docids | docids_of_any(self._connection, "terms", rare) if rare else docids
 
-    def _load_any_term_docids(self, terms: tuple[str, ...]) -> DocIds:
-        common, docids = self._materialized.any_docids(terms)
-        rare = [term for term in terms if term not in common]
-        return docids | docids_of_any(self._connection, "terms", rare) if rare else docids
+        return self._transaction.cached_set(("any", terms), load, lambda delta: delta.any_term_docids(terms))
 
     # Documents with a word in a field
 
@@ -307,7 +301,7 @@ class TermReader:
         """Documents that hold the word in one field."""
         docids = self.word_docids(word)
         if len(docids) <= RARE:
-            return self._places(word, docids).columns.get(self.columns.get(field, -1), EMPTY)
+            return self._positions_of(word, docids).columns.get(self.columns.get(field, -1), EMPTY)
         return self._field_docids(fts_encoding.term_of_word(word), False, field)
 
     def prefix_field_docids(self, prefix: str, field: str) -> DocIds:
@@ -320,32 +314,31 @@ class TermReader:
             return EMPTY
         if column < SHARED_COLUMN or (is_prefix and prefix_postings.has_prefix_postings(term)):
             return self._term_docids(term, is_prefix, column)
-        return self._transaction.cached_set(
-            ("word", term, is_prefix, column), lambda: self._load_shared_column(term, is_prefix, column),
-            lambda delta: delta.term_docids(term, is_prefix, column))
+        def load() -> DocIds:
+            """Ask FTS5 for the shared column, then the forward index for the field."""
+            in_column = self._matching("terms", f"{{c{SHARED_COLUMN}}} : {fts_phrase(term, is_prefix)}")
+            found = []
+            for docid, forward in self._transaction.forward_texts(in_column.to_array()):
+                terms = fts_encoding.forward_rows(forward).get(column, "").split(" ")
+                if any(other.startswith(term) for other in terms) if is_prefix else term in terms:
+                    found.append(docid)
+            return DocIds(found)
 
-    def _load_shared_column(self, term: str, is_prefix: bool, column: int) -> DocIds:
-        """FTS5 tells the documents with the term in any field of the shared column; the forward index, in which field."""
-        in_column = self._matching("terms", f"{{c{SHARED_COLUMN}}} : {fts_phrase(term, is_prefix)}")
-        found = []
-        for docid, forward in self._transaction.forward_texts(in_column.to_array()):
-            terms = fts_encoding.forward_rows(forward).get(column, "").split(" ")
-            if any(other.startswith(term) for other in terms) if is_prefix else term in terms:
-                found.append(docid)
-        return DocIds(found)
+        return self._transaction.cached_set(("word", term, is_prefix, column), load,
+                                            lambda delta: delta.term_docids(term, is_prefix, column))
 
     def word_fields(self, word: str) -> list[str]:
-        """The fields that hold the word, by field number."""
+        """Return the fields that hold the word, by field number."""
         return [field for field in self.indexed_fields() if self.word_field_docids(word, field)]
 
     def prefix_fields(self, prefix: str) -> list[str]:
-        """The fields that hold a word with the prefix, by field number."""
+        """Return the fields that hold a word with the prefix, by field number."""
         return [field for field in self.indexed_fields() if self.prefix_field_docids(prefix, field)]
 
     # Forward index
 
     def document_words(self, docids: Sequence[int]) -> Iterator[StoredWords]:
-        """The words of some documents, in the order asked."""
+        """Return the words of some documents, in the order of docids."""
         fields = self._transaction.cached(("fields by written column",), lambda: {
             str(column): name for name, column in self.columns.items()})
         return stored_words(dict(self._transaction.forward_texts(docids)), docids, fields)
@@ -353,7 +346,7 @@ class TermReader:
     # Positions
 
     def word_positions(self, word: str) -> list[int]:
-        """The bucketed positions of the word over all fields, ascending."""
+        """Return the bucketed positions of the word over all fields, ascending."""
         return self._term_positions(fts_encoding.term_of_word(word), False)
 
     def word_position_docids(self, word: str, bucketed: int) -> DocIds:
@@ -361,28 +354,28 @@ class TermReader:
         docids = self.word_docids(word)
         if len(docids) <= RARE:
             if word in self._with_position or not docids:
-                return self._places(word, docids).positions.get(bucketed, EMPTY)
+                return self._positions_of(word, docids).positions.get(bucketed, EMPTY)
             self._with_position.add(word)
         return self._position_docids(fts_encoding.term_of_word(word), False, bucketed)
 
-    def _places(self, word: str, docids: DocIds) -> _Places:
-        """Of a rare word with these documents, from their forward index rows."""
-        return self._transaction.cached(("places", word), lambda: self._load_places(word, docids)) if docids else _NOWHERE
+    def _positions_of(self, word: str, docids: DocIds) -> _TermPositions:
+        """Return the positions of a rare word, from the forward index rows of its documents."""
+        def load() -> _TermPositions:
+            term = fts_encoding.term_of_word(word)
+            columns: defaultdict[int, list[int]] = defaultdict(list)
+            positions: defaultdict[int, set[int]] = defaultdict(set)
+            for docid, forward in self._transaction.forward_texts(docids.to_array()):
+                for column, bucketed in fts_encoding.term_positions(forward, term):
+                    columns[column].append(docid)
+                    for position in bucketed:
+                        positions[position].add(docid)
+            return _TermPositions({column: DocIds(found) for column, found in columns.items()},
+                                  {position: DocIds(found) for position, found in positions.items()})
 
-    def _load_places(self, word: str, docids: DocIds) -> _Places:
-        term = fts_encoding.term_of_word(word)
-        columns: defaultdict[int, list[int]] = defaultdict(list)
-        positions: defaultdict[int, set[int]] = defaultdict(set)
-        for docid, forward in self._transaction.forward_texts(docids.to_array()):
-            for column, bucketed in fts_encoding.places(forward, term):
-                columns[column].append(docid)
-                for position in bucketed:
-                    positions[position].add(docid)
-        return _Places({column: DocIds(docids) for column, docids in columns.items()},
-                       {position: DocIds(docids) for position, docids in positions.items()})
+        return self._transaction.cached(("positions of", word), load) if docids else _NO_POSITIONS
 
     def prefix_positions(self, prefix: str) -> list[int]:
-        """The bucketed positions of the words with the prefix, ascending."""
+        """Return the bucketed positions of the words with the prefix, ascending."""
         return self._term_positions(fts_encoding.term_of_word(prefix), True)
 
     def prefix_position_docids(self, prefix: str, bucketed: int) -> DocIds:
@@ -393,24 +386,26 @@ class TermReader:
         def written_members(delta: Delta) -> DocIds:
             return delta.position_docids(term, is_prefix, bucketed)
 
-        key = "position", term, is_prefix, bucketed
-        return self._transaction.cached_set(key, lambda: self._materialized_or(
-            key, written_members, lambda: self._load_position_docids(term, is_prefix, bucketed)), written_members)
+        def load() -> DocIds:
+            terms = self._vocabulary.few_terms(term) if is_prefix else None
+            if terms is None or sum(terms.values()) < _DOCUMENTS_A_TERM * len(terms):
+                return self._matching("term_positions", fts_phrase(fts_encoding.position_term(bucketed, term), is_prefix))
+            return _union(terms, lambda common: self._position_docids(common, False, bucketed), lambda rare: docids_of_any(
+                self._connection, "term_positions", [fts_encoding.position_term(bucketed, each) for each in rare]))
 
-    def _load_position_docids(self, term: str, is_prefix: bool, bucketed: int) -> DocIds:
-        terms = self._vocabulary.few_terms(term) if is_prefix else None
-        if terms is None or sum(terms.values()) < _DOCUMENTS_A_TERM * len(terms):
-            return self._matching("term_positions", fts_phrase(fts_encoding.position_term(bucketed, term), is_prefix))
-        return _union(terms, lambda common: self._position_docids(common, False, bucketed), lambda rare: docids_of_any(
-            self._connection, "term_positions", [fts_encoding.position_term(bucketed, each) for each in rare]))
+        key = "position", term, is_prefix, bucketed
+        return self._transaction.cached_set(
+            key, lambda: self._materialized_or(key, written_members, load), written_members)
 
     def _term_positions(self, term: str, is_prefix: bool) -> list[int]:
-        return self._transaction.cached(("positions", term, is_prefix), lambda: self._load_term_positions(term, is_prefix))
+        def load() -> list[int]:
+            parts = self._materialized.parts("position", term, is_prefix)
+            select = "SELECT 1 FROM term_positions WHERE term_positions MATCH ? LIMIT 1"
+            return parts if parts is not None else [
+                bucketed for bucketed in fts_encoding.BUCKETS if self._connection.execute(
+                    select, (fts_phrase(fts_encoding.position_term(bucketed, term), is_prefix),)).fetchone()]
 
-    def _load_term_positions(self, term: str, is_prefix: bool) -> list[int]:
-        parts = self._materialized.parts("position", term, is_prefix)
-        return parts if parts is not None else [bucketed for bucketed in fts_encoding.BUCKETS
-                if self._has_match("term_positions", fts_phrase(fts_encoding.position_term(bucketed, term), is_prefix))]
+        return self._transaction.cached(("positions", term, is_prefix), load)
 
     # Word counts of fields
 
@@ -419,23 +414,22 @@ class TermReader:
         column = self.columns.get(field)
         if column is None or not 1 <= count <= COUNTED_WORDS:
             return EMPTY
-        return self._transaction.cached_set(("count", column, count), lambda: self._load_count(column, count),
-                                            lambda delta: delta.count_docids(column, count))
+        def load() -> DocIds:
+            whole = bytearray()  # the count of each document
+            for block, counts in self._connection.execute(
+                    "SELECT block, counts FROM field_word_counts WHERE fts_column = ? ORDER BY block", (column,)):
+                whole.extend(bytes(block * COUNT_BLOCK - len(whole)))
+                whole += counts
+            return from_bytes_equal(bytes(whole), count)
 
-    def _load_count(self, column: int, count: int) -> DocIds:
-        whole = bytearray()  # the count of each document
-        for block, counts in self._connection.execute(
-                "SELECT block, counts FROM field_word_counts WHERE fts_column = ? ORDER BY block", (column,)):
-            whole.extend(bytes(block * COUNT_BLOCK - len(whole)))
-            whole += counts
-        return from_bytes_equal(bytes(whole), count)
+        return self._transaction.cached_set(("count", column, count), load, lambda delta: delta.count_docids(column, count))
 
     # Pairs of words
 
     def pair_docids(self, distance: int, left: str, right: str, candidates: DocIds | None = None) -> DocIds:
-        """Documents in which `distance` (1 to 3) is the smallest one from `left` to a `right` after it.
+        """Documents in which `distance` (1 to 3) is the smallest from `left` to a following `right`.
 
-        candidates: the documents for which the answer must be right; others may be missing.
+        candidates: the documents for which the set must be right; documents outside may be missing.
         """
         return self._pairs.pair_docids(distance, left, right, candidates)
 
@@ -445,16 +439,16 @@ class TermReader:
 
     def near_docids(self, distance: int, lefts: Sequence[str], rights: Sequence[str], prefix: str | None,
                     candidates: DocIds) -> DocIds:
-        """Candidates in which `distance` (1 to 3) is the smallest one between the sides; perhaps some that are nearer, too.
+        """Candidates in which `distance` (1 to 3) is the smallest between the sides; some may be nearer.
 
-        From a left word to a right one after it the distance counts as it is, in the wrong order as one more. prefix: the
-        words that start with it are right ones as well, but in the right order only.
+        Words in the wrong order have a distance one larger. prefix: words that start with it are right words as well, but only
+        in the right order.
         """
         return self._pairs.near_docids(distance, lefts, rights, prefix, candidates)
 
     def _materialized_or(self, key: PostingKey, written_members: Callable[[Delta], DocIds],
                          load: Callable[[], DocIds]) -> DocIds:
-        """A materialized set, load() where there is none to be used."""
+        """Return a materialized set, or load() if no usable set is stored."""
         kind, term, is_prefix, part = key
         docids = self._materialized.docids(kind, term, is_prefix, part, written_members)
         return load() if docids is None else docids
@@ -464,14 +458,10 @@ class TermReader:
     def _matching(self, table: str, query: str) -> DocIds:
         return matching_docids(self._connection, table, query)
 
-    def _has_match(self, table: str, query: str) -> bool:
-        row = self._connection.execute(f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1", (query,)).fetchone()
-        return row is not None
-
 
 def _union(frequencies: Mapping[str, int], docids_of: Callable[[str], DocIds],
            docids_of_any: Callable[[Sequence[str]], DocIds]) -> DocIds:
-    """The documents of terms with known document frequencies: common terms one by one, the others in one query."""
+    """Return the documents of terms with known document frequencies: common terms one by one, the others in one query."""
     rare = [term for term, frequency in frequencies.items() if frequency < COMMON]
     found = [docids_of_any(rare)] if rare else []
     return union_of([*found, *map(docids_of, frequencies.keys() - rare)])

@@ -1,8 +1,8 @@
 """Keeps the groups of neighbouring values in step with the rows of values: see svcd.index.value_groups.
 
-Which groups hold the values of a write is noted as their rows are written; the groups themselves are written once, at the end
-of a savepoint or transaction. Noted are at most some edits of each group: after more of them, and where groups are divided or
-joined, a group is made again from the level beneath, which takes about as long as four such edits.
+While rows of values are written, the writer notes their groups; the groups themselves are written once, at the end of a savepoint
+or transaction. A few edits of each group are noted. After more edits, and where groups are divided or joined, a group is rebuilt
+from the level beneath, which takes about as long as four such edits.
 """
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from svcd.base.docids import DocIds, to_bytes
 from svcd.index.bitmap_blocks import WHOLE, edited_set_rows, set_rows
 from svcd.index.value_groups import ALL_KEYS, LEVELS, OF_KIND, OF_LEVEL, Key, ValueGroups, level_of
 
-# Edits of a group that are noted; of a value that is edited for so few documents.
+# Noted edits of a group.
 _MOST_NOTED = 64
-# With more values in a write the beginnings of all groups of the field are read, instead of one for each value.
+# For more values in one write, the first values of all groups of the field are read with one query.
 _FEW_VALUES = 50
 
-# The groups of the first level in which something was written, by the value at which they begin: docids in the order of edits,
-# ~docid for one that a value lost; None for a group that is made again.
+# The written groups of the first level, by their first value: docids in the order of edits, ~docid for a document that lost a
+# value; None for a group that is rebuilt.
 Touched = dict[Key, "list[int] | None"]
 _Group = tuple[int, int, int, Key]  # fid, kind, level, first
 
@@ -39,12 +39,12 @@ class ValueGroupWriter:
         self.forget()
 
     def forget(self) -> None:
-        """Discard what was noted."""
+        """Discard the noted edits."""
         self._touched: dict[tuple[int, int], Touched] = {}
         self._beginnings: dict[tuple[int, int], list[Any]] = {}
 
     def note(self, fid: int, kind: int, edits: Mapping[Key, Sequence[int]]) -> None:
-        """Note what was written into the rows of some values: docids, ~docid for those that lost the value."""
+        """Note the edits of the rows of some values: docid, or ~docid for a document that lost the value."""
         for key in edits:
             if level_of(key):
                 self._note_beginning(fid, kind, key)
@@ -57,7 +57,7 @@ class ValueGroupWriter:
                     touched[first] = None
 
     def _note_beginning(self, fid: int, kind: int, key: Key) -> None:
-        """Divide the group that a new value is in if one begins there, or join two where that value is gone."""
+        """Divide a group at a new value that begins a group, or join two groups where that value is gone."""
         exists, existed = (self._connection.execute(f"SELECT 1 {where} = ? LIMIT 1", (fid, kind, key)).fetchone() for where in (
             f"{OF_KIND} AND value", "FROM value_groups WHERE fid = ? AND kind = ? AND level = 1 AND first"))
         if exists == existed:
@@ -79,7 +79,7 @@ class ValueGroupWriter:
             touched[before] = None
 
     def _groups_of(self, fid: int, kind: int, keys: Collection[Key]) -> Iterable[tuple[Key, Key]]:
-        """(the group of the first level, key) of those keys that are in a group."""
+        """Yield (first value of its group of the first level, key) for the keys that are in a group."""
         beginnings = self._beginnings.get((fid, kind))
         if beginnings is None:
             if len(keys) <= _FEW_VALUES:
@@ -87,11 +87,11 @@ class ValueGroupWriter:
                 return [(first, key) for first, key in found if first is not None]
             beginnings = self._beginnings[fid, kind] = [first for (first,) in self._connection.execute(
                 f"SELECT DISTINCT first {OF_LEVEL} ORDER BY first", (fid, kind, 1))]
-        places = [(bisect_right(beginnings, key), key) for key in keys]
-        return [(beginnings[place - 1], key) for place, key in places if place]
+        found_at = [(bisect_right(beginnings, key), key) for key in keys]
+        return [(beginnings[index - 1], key) for index, key in found_at if index]
 
     def _group_of(self, fid: int, kind: int, level: int, key: Key, at_most: str = "<=") -> Key | None:
-        """The group of a level that a key is in; None before the first one."""
+        """Return the first value of the group of a level that has a key; None for keys before the first group."""
         found: Key | None = self._connection.execute(f"SELECT max(first) {OF_LEVEL} AND first {at_most} ?",
                                                      (fid, kind, level, key)).fetchone()[0]
         return found
@@ -99,7 +99,7 @@ class ValueGroupWriter:
     # Writing
 
     def write(self) -> None:
-        """Write the groups of all values that were noted. The rows of documents must have been written, too."""
+        """Write the groups of all noted values. The rows of documents must be written before."""
         noted = self._touched
         self.forget()
         for (fid, kind), touched in noted.items():
@@ -107,16 +107,13 @@ class ValueGroupWriter:
             for level in range(1, LEVELS + 1):
                 for first, edits in touched.items():
                     self._write_group((fid, kind, level, first), edits, keys_of)
-                touched = self._touched_above(fid, kind, level + 1, touched) if level < LEVELS else {}
-
-    def _touched_above(self, fid: int, kind: int, level: int, touched: Touched) -> Touched:
-        above: Touched = {}
-        for below, edits in touched.items():
-            first = self._group_of(fid, kind, level, below)
-            if first is not None:
-                noted = above.get(first, ())
-                above[first] = None if noted is None or edits is None else [*noted, *edits]
-        return above
+                above: Touched = {}
+                for below, edits in touched.items() if level < LEVELS else ():
+                    group = self._group_of(fid, kind, level + 1, below)
+                    if group is not None:
+                        noted_above = above.get(group, ())
+                        above[group] = None if noted_above is None or edits is None else [*noted_above, *edits]
+                touched = above
 
     def _write_group(self, group: _Group, edits: Sequence[int] | None, keys_of: Callable[[int], Iterable[Key]]) -> None:
         fid, kind, level, first = group
@@ -154,4 +151,3 @@ class ValueGroupWriter:
 
 
 _PUT = "INSERT OR REPLACE INTO value_groups(fid, kind, level, first, block, docids) VALUES (?, ?, ?, ?, ?, ?)"
-

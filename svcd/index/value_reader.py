@@ -14,44 +14,25 @@ from typing import Any
 
 from svcd.base.docids import DocIds
 from svcd.base.doc_values import DocValues
-from svcd.index.bitmap_blocks import (
-    BLOCK_BITS,
-    Row,
-    block_count,
-    block_docids,
-    joined_blocks,
-    joined_within,
-)
+from svcd.index.bitmap_blocks import BLOCK_BITS, Row, block_count, block_docids, joined_blocks, joined_within
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import ReadTransaction, placeholders, statement_portions
 from svcd.index.value_groups import ALL_KEYS, OF_KIND, Key, KeyRange, OrderedRow, ValueGroups, rows_in_order
 from svcd.index.value_writer import (
-    FLAG,
-    HAS_KIND,
-    IS_EMPTY,
-    IS_NULL,
-    KINDS,
-    MIXED,
-    NUMBER,
-    PRESENT,
-    StoredFieldEntry,
-    Value,
-    rows_of,
-    value_key,
-    value_of,
+    FLAG, HAS_KIND, IS_EMPTY, IS_NULL, KINDS, MIXED, NUMBER, PRESENT, StoredFieldEntry, Value, rows_of, value_key, value_of,
 )
 
-# Of a field with at most so many values of a kind the set of each value is cached; others are read as they are needed.
+# If a field has at most this many values of a kind, the set of each value is cached; otherwise sets are read on demand.
 _FEW_VALUES = 1024
-# Rows of a field that are read for doc values in the time that it takes to look into one document.
+# The number of rows that can be read for doc values in the time that looking into one document takes.
 _ENTRIES_PER_DOCUMENT = 12
 _FIRST_PAGE, _LARGEST_PAGE = 64, 4096  # rows
-# At most so many documents of a group are looked into, rather than that the rows of its values are read.
+# Up to this many documents of a group are looked into; for more, the rows of its values are read.
 _FEW_IN_GROUP = 16
 
 
 class _WrittenValues:
-    """What the documents of a delta have in a field. by_key: key of a number or text -> the docids that have it."""
+    """The values of a delta's documents in a field. by_key: key of a number or text -> the docids that have it."""
 
     def __init__(self, entries: Sequence[tuple[int, StoredFieldEntry]]) -> None:
         self.entries = entries
@@ -64,7 +45,7 @@ class _WrittenValues:
 class ValueReader:
     """The values of an index in a read transaction; a `svcd.query.reader.Values`.
 
-    stored_form: of a text as a document spells it.
+    stored_form: converts a text from the spelling in a document.
     """
 
     def __init__(self, transaction: ReadTransaction, stored_form: Callable[[str], str]) -> None:
@@ -73,7 +54,7 @@ class ValueReader:
         self._stored_form = stored_form
 
     def _fid(self, field: str) -> int:
-        """The number of a field, -1 for an unknown one."""
+        """Return the number of a field, -1 for an unknown one."""
         numbers: dict[str, int] = self._transaction.cached(("field numbers",), lambda: dict(
             self._connection.execute("SELECT name, fid FROM fields").fetchall()))
         return numbers.get(field, -1)
@@ -81,7 +62,7 @@ class ValueReader:
     # Sets
 
     def present_docids(self, field: str) -> DocIds:
-        """Documents that have the field, also those where it is null."""
+        """Documents that have the field, even if it is null."""
         return self._flagged(field, PRESENT, lambda row: True)
 
     def null_docids(self, field: str) -> DocIds:
@@ -93,7 +74,7 @@ class ValueReader:
         return self._flagged(field, IS_EMPTY, lambda row: row.is_empty)
 
     def kind_docids(self, field: str, kind: type[Value]) -> DocIds:
-        """Documents with any number (float) or text (str)."""
+        """Documents with any number (float) or any text (str)."""
         return self._flagged(field, HAS_KIND[kind], lambda row: any(isinstance(value, kind) for value in row.values))
 
     def _flagged(self, field: str, flag: int, is_in: Callable[[StoredFieldEntry], bool]) -> DocIds:
@@ -118,14 +99,14 @@ class ValueReader:
         return joined_blocks(found)
 
     def containing_docids(self, field: str, part: str) -> DocIds:
-        """Documents with a text that contains another one. part: in normal form. All texts of the field are scanned."""
+        """Documents with a text that contains `part`, given in normal form. Scans all texts of the field."""
         return self._cached_docids(field, ("containing", part), lambda fid: joined_blocks(self._connection.execute(
             f"SELECT docids {OF_KIND} AND instr(value, ?)", (fid, KINDS[str], part)).fetchall()),
             lambda row: any(isinstance(value, str) and part in value for value in row.values))
 
     def range_docids(self, field: str, low: Value | None, high: Value | None, has_low: bool = True,
                      has_high: bool = True) -> DocIds:
-        """Documents with a value from low to high; None for no bound. has_low, has_high: do the bounds belong to the range?"""
+        """Documents with a value from low to high; None for no bound. has_low, has_high: whether the bounds are in the range."""
         bound = high if low is None else low
         assert bound is not None  # a range is open on one side at most
         kind = type(bound)
@@ -139,14 +120,13 @@ class ValueReader:
 
     def _cached_docids(self, field: str, what: tuple[object, ...], read: Callable[[int], DocIds],
                 is_in: Callable[[StoredFieldEntry], bool]) -> DocIds:
-        """A set of documents by their values. what: for the cache key. is_in: does a document with these values belong to it?"""
+        """Return a set of documents by their values. what: part of the cache key. is_in: whether a document's values fit."""
         fid = self._fid(field)
-
         return self._transaction.cached_set(("facet", fid, *what), lambda: read(fid), lambda delta: DocIds(
             [docid for docid, row in self.written_values(delta, fid).entries if is_in(row)]))
 
     def written_values(self, delta: Delta, fid: int) -> _WrittenValues:
-        """What the documents of a delta have in a field now; decoded once for all sets that it updates."""
+        """Return the values of a delta's documents in a field; decoded once for all sets that it updates."""
         written = delta.values.get(fid)
         if written is None:
             rows = ((docid, rows_of(text, self._stored_form).get(fid)) for docid, text in delta.value_texts.items())
@@ -159,30 +139,32 @@ class ValueReader:
     # Values in order
 
     def distinct_values(self, field: str, kind: type[Value]) -> Sequence[Value]:
-        """All values of a kind, ascending."""
+        """Return all values of a kind, ascending."""
         return self._counted(field, kind)[0]
 
     def value_counts(self, field: str, kind: type[Value]) -> Sequence[int]:
-        """How many documents have each of distinct_values()."""
+        """Return the number of documents for each of distinct_values()."""
         return self._counted(field, kind)[1]
 
     def _counted(self, field: str, kind: type[Value]) -> tuple[list[Value], list[int]]:
-        return self._transaction.cached(("facet counts", field, kind), lambda: self._load_counts(self._fid(field), KINDS[kind]))
+        fid = self._fid(field)
 
-    def _load_counts(self, fid: int, kind: int) -> tuple[list[Value], list[int]]:
-        values: list[Value] = []
-        counts: list[int] = []
-        rows = self._connection.execute(f"SELECT value, docids {OF_KIND} ORDER BY value, block", (fid, kind))
-        for found, of_value in groupby(rows, itemgetter(0)):
-            values.append(value_of(found))
-            counts.append(sum(block_count(block) for _, block in of_value))
-        return values, counts
+        def load() -> tuple[list[Value], list[int]]:
+            values: list[Value] = []
+            counts: list[int] = []
+            rows = self._connection.execute(f"SELECT value, docids {OF_KIND} ORDER BY value, block", (fid, KINDS[kind]))
+            for found, of_value in groupby(rows, itemgetter(0)):
+                values.append(value_of(found))
+                counts.append(sum(block_count(block) for _, block in of_value))
+            return values, counts
+
+        return self._transaction.cached(("facet counts", field, kind), load)
 
     def doc_values(self, field: str, kind: type[Value], documents: int | None = None) -> DocValues | None:
-        """The ranks of the values of a kind by document; made from all rows of the field, cached until the next write.
+        """Return the ranks of the values of a kind by document; built from all rows of the field, cached until the next write.
 
-        documents: how many the caller could look into instead. The answer is None until that has taken as long, summed
-        over all searches since the last write, as making the doc values.
+        documents: how many the caller could look into instead. The result is None until looking into documents, summed over all
+        searches since the last write, has taken as long as building the doc values.
         """
         fid = self._fid(field)
         key = ("column", fid, kind)
@@ -192,7 +174,7 @@ class ValueReader:
             effort[0] += documents
             if effort[0] * _ENTRIES_PER_DOCUMENT < len(self.kind_docids(field, kind)):
                 return None
-            effort[0] = 0  # if they do not fit the cache, the effort must be spent again
+            effort[0] = 0  # doc values that do not fit the cache are not built again at once
         (doc_values,) = cached or self._transaction.cached(key, lambda: (self._load_doc_values(fid, KINDS[kind]),))
         return doc_values
 
@@ -209,34 +191,30 @@ class ValueReader:
 
     def ordered_values(self, field: str, kind: type[Value], ascending: bool = True, among: DocIds | None = None
                        ) -> Iterator[tuple[Value, DocIds]]:
-        """The values of a kind with their documents (perhaps none), in order; read as they are asked for.
+        """Yield the values of a kind with their documents (maybe none), in order; read lazily.
 
-        among: the only documents that count.
+        among: if given, only these documents are returned.
         """
         few = self.few_values(field, kind)
         if few is not None:
             for value in few if ascending else reversed(few):
                 docids = self.value_docids(field, value)
                 yield value, docids if among is None else docids & among
-        elif among is None:
-            yield from self._read_ordered(self._fid(field), kind, ascending)
-        else:
-            yield from self._ordered_among(field, kind, ascending, among)
-
-    def _ordered_among(self, field: str, kind: type[Value], ascending: bool, among: DocIds) -> Iterator[tuple[Value, DocIds]]:
-        """The values of a kind that some documents have, in order, with these documents."""
+            return
         fid = self._fid(field)
+        if among is None:
+            yield from self._read_ordered(fid, kind, ascending)
+            return
         for keys, having in self._groups(fid, kind).ranges_of(among, ascending):
             if having is not None and len(having) <= _FEW_IN_GROUP:
                 yield from self._held_within(field, kind, ascending, keys, having)
             else:
-                for value, docids in self._read_ordered(fid, kind, ascending, keys, among if having is None else having):
-                    if docids:
-                        yield value, docids
+                ordered = self._read_ordered(fid, kind, ascending, keys, among if having is None else having)
+                yield from ((value, docids) for value, docids in ordered if docids)
 
     def _held_within(self, field: str, kind: type[Value], ascending: bool, keys: KeyRange, docids: DocIds
                      ) -> Iterator[tuple[Value, DocIds]]:
-        """The values within a range that few documents have, in order, with these documents: looks into each."""
+        """Yield the values in a range that few documents have, in order, with these documents; looks into each document."""
         having: dict[Key, list[int]] = {}
         for docid, values in self.field_values(field, docids.to_array()):
             for value in values:
@@ -246,7 +224,7 @@ class ValueReader:
             yield value_of(key), DocIds(having[key])
 
     def few_values(self, field: str, kind: type[Value]) -> Sequence[Value] | None:
-        """All values of a kind, ascending, when they are few; else None. Some may have no documents any more."""
+        """Return all values of a kind, ascending, or None if there are many. Some may be of deleted documents only."""
         fid = self._fid(field)
 
         def read() -> tuple[Sequence[Value] | None]:
@@ -255,7 +233,7 @@ class ValueReader:
             return (found if len(found) <= _FEW_VALUES else None,)
 
         def updated(known: tuple[Sequence[Value] | None], delta: Delta) -> tuple[Sequence[Value] | None] | None:
-            """Values without documents may stay: their sets are empty."""
+            """Add the values of the delta. Values without documents may stay: their sets are empty."""
             fresh = {each: value for each in self.written_values(delta, fid).by_key if isinstance(value := value_of(each), kind)}
             if known[0] is None:
                 return known
@@ -277,7 +255,7 @@ class ValueReader:
     # Documents
 
     def field_values(self, field: str, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
-        """(docid, its values, each once) of some documents, in the order asked."""
+        """Yield (docid, its values, each once) for some documents, in their order."""
         name = str(self._fid(field))
         texts = dict(self._transaction.value_texts(docids))
         for docid in docids:
@@ -285,7 +263,7 @@ class ValueReader:
             yield docid, StoredFieldEntry(array, self._stored_form).each() if array else ()
 
     def spelling(self, field: str, value: str, docid: int) -> str:
-        """How a document spells a text that it has."""
+        """Return how a document spells one of its texts."""
         fid, block = self._fid(field), docid >> BLOCK_BITS
         (spelling,) = self._transaction.cached(("spelling", fid, value, block), lambda: self._connection.execute(
             "SELECT spelling FROM value_postings WHERE fid = ? AND kind = ? AND value = ? AND block = ?",
@@ -297,21 +275,22 @@ class ValueReader:
         return value
 
     def sort_buckets(self, field: str, ascending: bool, candidates: DocIds) -> Iterator[tuple[Value | None, DocIds]]:
-        """The candidates by their value of a field: numbers, then texts, each in the order asked, then None for those
-        without one."""
+        """The candidates by their value of a field: numbers, then texts, each in order, then None for those without a value."""
         return sort_buckets(self, field, ascending, candidates)
 
 
-# Documents sorted by the value of a field: by walking over the values, or by looking into documents where they are few.
+# Documents sorted by the value of a field: by a scan over the values, or by looking into documents if there are few.
 
 
-# At most so many documents are sorted by looking into each of them.
+# At most this many documents are sorted by looking into each of them.
 _FEW_DOCUMENTS = 1000
 
 
 def sort_buckets(reader: ValueReader, field: str, ascending: bool, candidates: DocIds) -> Iterator[tuple[Value | None, DocIds]]:
-    """The candidates by their value of a field: numbers, then texts, each in the order asked, then None for the rest."""
-    if _is_few(reader, field, len(candidates)):
+    """Yield the candidates by their value of a field: numbers, then texts, each in order, then None for those without a value."""
+    few_values = [reader.few_values(field, kind) for kind in KINDS]
+    values_to_scan = sum(_FEW_DOCUMENTS if few is None else len(few) for few in few_values)
+    if len(candidates) <= min(values_to_scan // 2, _FEW_DOCUMENTS):  # looking into the documents is quicker
         yield from _sorted_rows(reader, field, ascending, candidates)
         return
     for kind in KINDS:
@@ -327,15 +306,8 @@ def sort_buckets(reader: ValueReader, field: str, ascending: bool, candidates: D
         yield None, candidates
 
 
-def _is_few(reader: ValueReader, field: str, documents: int) -> bool:
-    """Is it quicker to look into so many documents than to go through the values?"""
-    few_values = [reader.few_values(field, kind) for kind in KINDS]
-    values = sum(_FEW_DOCUMENTS if few is None else len(few) for few in few_values)
-    return documents <= min(values // 2, _FEW_DOCUMENTS)
-
-
 def _sorted_rows(reader: ValueReader, field: str, ascending: bool, candidates: DocIds) -> Iterator[tuple[Any, DocIds]]:
-    """As sort_buckets, by looking into each document."""
+    """Yield the buckets of sort_buckets(), by looking into each document."""
     best = min if ascending else max
     grouped: dict[tuple[int, Key], list[int]] = {}
     without: list[int] = []

@@ -1,7 +1,7 @@
-"""Writes the values of documents to an index file, gathered so that a row is written once for many documents.
+"""Writes the values of documents to an index file.
 
-Edits are gathered in memory and written at the end of each savepoint and transaction; the writer calls forget() on a
-rollback. See docs/storage.md#writing.
+Edits are gathered in memory, so that a row is written once for many documents. They are written at the end of each savepoint and
+transaction; the writer calls forget() on a rollback. See docs/storage.md#writing.
 """
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KINDS: Mapping[type[Value], int] = {float: NUMBER, str: TEXT}
 PRESENT, IS_NULL, IS_EMPTY, HAS_NUMBER, HAS_TEXT = range(5)  # flags
 HAS_KIND = {float: HAS_NUMBER, str: HAS_TEXT}
 
-# The documents of a row spell the text in different ways, which are looked up in document_values. No value is spelled "".
+# The documents of a row spell the text in different ways, which are read from document_values. No value is spelled "".
 MIXED = ""
 
 _SIGN = 1 << 63
@@ -46,10 +46,10 @@ _quoted = json.encoder.encode_basestring
 
 
 class FieldEntry(Protocol):
-    """What a document has in a field.
+    """The values of a document in a field.
 
-    values: each value with its spelling, None for a number. has_both_zeros: does the zero among them, which is one key of
-    the dictionary, stand for 0.0 and -0.0? each(): all values, both zeros included.
+    values: each value with its spelling, None for a number. has_both_zeros: whether the key zero means both 0.0 and -0.0,
+    which are equal as keys of a dictionary. each(): returns all values, both zeros included.
     """
 
     values: dict[Value, str | None]
@@ -61,7 +61,7 @@ class FieldEntry(Protocol):
 
 
 def value_key(value: Value) -> Key:
-    """The key of a value in value_postings; keys of one kind are ordered as their values."""
+    """Return the key of a value in value_postings; keys of one kind are ordered like their values."""
     if isinstance(value, str):
         return value
     bits: int = struct.unpack(">Q", struct.pack(">d", value))[0]
@@ -69,7 +69,7 @@ def value_key(value: Value) -> Key:
 
 
 def value_of(found: Key) -> Value:
-    """The value of a key: the inverse of value_key()."""
+    """Return the value of a key: the inverse of value_key()."""
     if isinstance(found, bytes):
         bits = int.from_bytes(found, "big")
         number: float = struct.unpack(">d", (bits ^ (_SIGN if bits & _SIGN else _ALL)).to_bytes(8, "big"))[0]
@@ -79,7 +79,7 @@ def value_of(found: Key) -> Value:
 
 
 def posting_entries(entry: FieldEntry) -> Postings:
-    """Everything that a document has in a field."""
+    """Return the postings of a document in a field."""
     found: dict[tuple[int, Key], str | None] = {_PRESENT: None}
     for value in entry.each() if entry.has_both_zeros else entry.values:
         if isinstance(value, str):
@@ -97,12 +97,12 @@ def posting_entries(entry: FieldEntry) -> Postings:
 
 
 def row_text(arrays: Mapping[int, str]) -> str | None:
-    """The row of a document in document_values. arrays: json_array() by field number; None when there are none."""
+    """Return the row of document_values for a document; None without values. arrays: json_array() by field number."""
     return "{" + ",".join([f'"{fid}":{array}' for fid, array in arrays.items()]) + "}" if arrays else None
 
 
 def json_array(entry: FieldEntry) -> str:
-    """The JSON array of a field; null and "" stand for the flags, as neither is a value."""
+    """Return the JSON array of a field; null and "" encode the flags, as neither is a value."""
     texts = ["null"] * entry.is_null + ['""'] * entry.is_empty
     texts += [_number(value) if spelling is None else _quoted(spelling) for value, spelling in entry.values.items()]
     if entry.has_both_zeros:
@@ -116,7 +116,7 @@ def _number(number: Value) -> str:
 
 
 class StoredFieldEntry:
-    """What a document has in a field, decoded from its row of document_values."""
+    """The values of a document in a field, decoded from its row of document_values."""
 
     def __init__(self, array: Iterable[float | int | str | None], stored_form: Callable[[str], str]) -> None:
         self.values: dict[Value, str | None] = {}
@@ -134,25 +134,25 @@ class StoredFieldEntry:
                 self.values[number] = None
 
     def each(self) -> Sequence[Value]:
-        """All values."""
+        """Return all values."""
         if not self.has_both_zeros:
             return list(self.values)
         return [*self.values, *(-value for value in self.values if value == 0.0)]
 
 
 def rows_of(text: str, stored_form: Callable[[str], str]) -> dict[int, StoredFieldEntry]:
-    """fid -> what the document has in it, from its row of document_values."""
+    """Return field number -> values of the document, decoded from its row of document_values."""
     return {int(fid): StoredFieldEntry(array, stored_form) for fid, array in json.loads(text).items()}
 
 
-# Edits gathered before they are written: some 10 MB; few rows are then written twice in a batch.
+# Edits gathered before they are written: some 10 MB; then few rows are written twice in a batch.
 _MOST_GATHERED = 150_000
 _ROWS_AT_ONCE = 500
-_NOTHING_ADDED = "\0"  # no document was added whose spelling counts
+_NOTHING_ADDED = "\0"  # only removed documents, so the spelling is open
 
 _Row = tuple[int, int, Key, int]
-# Of the rows of one field in one block, by (kind, key): a list of the spelling, then the docids in the order of edits, ~docid for
-# a document that is removed.
+# The edits of one field in one block, by (kind, key): a list of the spelling, then the docids in the order of edits, ~docid for a
+# removed document.
 RowEdits = dict[tuple[int, Key], list[Any]]
 
 
@@ -169,7 +169,7 @@ def _agreed(known: str | None, spelling: str | None) -> str | None:
 
 
 class ValueWriter:
-    """Writes through a connection that is inside a transaction. stored_form: of a text as a document spells it."""
+    """Writes through a connection that is inside a transaction. stored_form: converts a text from its spelling in a document."""
 
     def __init__(self, connection: sqlite3.Connection, stored_form: Callable[[str], str]) -> None:
         self._connection = connection
@@ -178,7 +178,7 @@ class ValueWriter:
         self.forget()
 
     def _keys_of(self, docid: int, fid: int, kind: int) -> list[Key]:
-        """The keys of the values of a kind that a document has in a field, by its row of document_values."""
+        """Return the keys of the values of a kind that a document has in a field, from its row of document_values."""
         for (text,) in self._connection.execute("SELECT field_values FROM document_values WHERE docid = ?", (docid,)):
             entry = StoredFieldEntry(json.loads(text).get(str(fid), ()), self._stored_form)
             return [value_key(value) for value in entry.each() if KINDS[type(value)] == kind]
@@ -207,7 +207,7 @@ class ValueWriter:
         self._flush_if_full()
 
     def add(self, added: Mapping[int, Mapping[int, RowEdits]]) -> None:
-        """Note the values of new documents, by block and field number; the lists are kept."""
+        """Note the values of new documents, by block and field number. Keeps the lists."""
         for block, fields in added.items():
             for fid, rows in fields.items():
                 edits = self._edits[fid, block]
@@ -221,7 +221,7 @@ class ValueWriter:
             self._flush()
 
     def write_rows(self, rows: Iterable[tuple[int, Mapping[int, str]]]) -> None:
-        """Write document_values. rows: (docid, json_array() of all its fields); {} for a document without any."""
+        """Write document_values. rows: (docid, json_array() of all its fields), {} for a document without values."""
         texts = [(docid, row_text(arrays)) for docid, arrays in rows]
         self._connection.executemany("DELETE FROM document_values WHERE docid = ?",
                                      [(docid,) for docid, text in texts if text is None])
@@ -229,12 +229,12 @@ class ValueWriter:
                                      [row for row in texts if row[1] is not None])
 
     def save(self) -> None:
-        """Write the gathered edits, and the groups of all values that were written since the last call."""
+        """Write the gathered edits, and the groups of all values written since the last call."""
         self._flush()
         self._groups.write()
 
     def _flush(self) -> None:
-        """Write the gathered edits in the order of rows, a portion at a time; each is dropped as it is written."""
+        """Write the gathered edits in the order of rows, in portions; each edit is dropped once it is written."""
         gathered = self._edits
         self._forget_edits()
         for fid, block in sorted(gathered):
@@ -249,7 +249,7 @@ class ValueWriter:
     def _write(self, fid: int, kind: int, block: int, edits: Mapping[Key, list[Any]]) -> None:
         emptied: list[_Row] = []
         written: list[tuple[int, int, Key, int, bytes, str | None]] = []
-        # Read with one statement, which takes a quarter of the time of a statement for each.
+        # One statement takes a quarter of the time of one statement per row.
         stored = {value: (docids, spelling) for value, docids, spelling in self._connection.execute(
             "SELECT value, docids, spelling FROM value_postings WHERE fid = ? AND kind = ? AND value IN "
             f"({','.join('?' * len(edits))}) AND block = ?", (fid, kind, *edits, block))}
@@ -272,7 +272,7 @@ class ValueWriter:
         self._connection.execute("DELETE FROM document_values")
 
     def drop_fields(self, fids: Iterable[int]) -> None:
-        """Delete the postings of some fields; document_values is left as it is."""
+        """Delete the postings of some fields; document_values is not changed."""
         dropped = list(fids)
         self._groups.drop_fields(dropped)
         self._connection.executemany("DELETE FROM value_postings WHERE fid = ?", [(fid,) for fid in dropped])

@@ -1,4 +1,4 @@
-"""Reads the vectors of documents: sets of documents by where their vectors are from, the vectors themselves, the nearest ones.
+"""Reads the vectors of documents: sets of documents by origin of their vectors, the vectors, and the nearest ones.
 
 See docs/storage.md#vectors.
 """
@@ -20,14 +20,14 @@ from svcd.vectors.nearest import Nearest, first_of_each, numpy
 from svcd.vectors.sketches import SketchForm
 from svcd.vectors.vector import DocumentVectors
 
-# Of up to so many candidates all are compared exactly: as quick as to find some of them by their sketches.
+# Up to this many candidates are all compared exactly, which is as quick as selecting some of them by their sketches.
 FEW, FEW_WITH_NUMPY = 600, 2000
-# So many of those that are nearest by estimate are compared exactly at first. It is enough when the last of the nearest is in the
-# first part of this order, one of FACTOR; else more follow, up to MOST_REFINED.
+# The FIRST_COUNT documents that are nearest by estimate are compared exactly. That is enough if the last of the nearest is in the
+# first 1 / FACTOR of this order; otherwise more documents follow, up to MOST_REFINED.
 FIRST_COUNT, MOST_REFINED, FACTOR = 200, 3000, 4
-# So many documents that are no candidates are quickly looked up in the sketches, one by one; else all candidates are.
+# Up to this many excluded documents are looked up in the sketches one by one; if more are excluded, the candidates are.
 MOST_EXCLUDED = 100
-# The one in so many of the nearest that is farthest down in this order is disregarded.
+# One in DISREGARDED of the nearest, those farthest down in this order, is disregarded.
 DISREGARDED = 32
 
 _PORTION = 2000  # documents compared together
@@ -44,7 +44,7 @@ class VectorReader:
             row.name: row for row in embedder_rows(self._transaction.connection)})
 
     def dimensions(self, embedder: str) -> int | None:
-        """The length of the embedder's vectors, None while it is not known."""
+        """Return the length of the embedder's vectors, None while it is unknown."""
         row = self._embedders().get(embedder)
         return row.dimensions if row else None
 
@@ -60,21 +60,21 @@ class VectorReader:
         return self._docids(embedder, EMBEDDED)
 
     def user_provided_docids(self, embedder: str) -> DocIds:
-        """Documents of which a user has given the vectors; perhaps none at all."""
+        """Documents with vectors given by a user, even if the user gave an empty list."""
         return self._docids(embedder, GIVEN)
 
     def fixed_docids(self, embedder: str) -> DocIds:
-        """Documents whose vectors are not made again; perhaps none at all."""
+        """Documents whose vectors, if any, are not regenerated."""
         return self._docids(embedder, FIXED)
 
     def fragment_docids(self, embedder: str, fragment: str) -> DocIds:
-        """Documents with a vector that was made of this indexing fragment."""
+        """Documents with a vector of this indexing fragment."""
         row = self._embedders().get(embedder)
         number = row.fragments.get(fragment) if row else None
         return EMPTY if number is None else self._docids(embedder, FIRST_FRAGMENT + number)
 
     def document_vectors(self, docids: Sequence[int], embedder: str) -> Iterator[tuple[int, DocumentVectors]]:
-        """(docid, vectors) of those of some documents that have an entry for the embedder, in no order; outdated ones too."""
+        """Yield (docid, vectors) for the documents with an entry for the embedder, in no order; outdated vectors included."""
         row = self._embedders().get(embedder)
         if row is not None:
             for docid, vectors, origin in self._rows(row, docids, "vectors, origin"):
@@ -82,7 +82,7 @@ class VectorReader:
                     stored_vectors(vectors, origin, row.dimensions, row.is_quantized), bool(origin & REGENERATED))
 
     def nearest(self, embedder: str, vector: array[float], candidates: DocIds, limit: int) -> Sequence[tuple[float, int]]:
-        """(distance, docid) of the `limit` nearest vectors of the candidates, nearest first, equally near ones by docid."""
+        """Return (distance, docid) of the `limit` nearest vectors of the candidates, nearest first, equal distances by docid."""
         row = self._embedders().get(embedder)
         if row is None or limit <= 0:
             return []
@@ -104,7 +104,7 @@ class VectorReader:
         return self._refined(row, estimates, found, limit)
 
     def _refined(self, row: EmbedderRow, estimates: Estimates, found: Nearest, limit: int) -> Sequence[tuple[float, int]]:
-        """The nearest vectors, of those that are so by estimate."""
+        """Return the nearest vectors, among the documents that are nearest by estimate."""
         found.add(self._rows(row, estimates.special_docids))
         known: set[int] = set(estimates.special_docids)
         count = max(FIRST_COUNT, 2 * limit)
@@ -112,19 +112,19 @@ class VectorReader:
         while True:
             best = estimates.best(count)
             order: dict[int, int] = {}
-            for place, (_, docid) in enumerate(best):
-                order.setdefault(docid, place)
+            for position, (_, docid) in enumerate(best):
+                order.setdefault(docid, position)
             found.add(self._rows(row, [docid for docid in order if docid not in known]))
             known |= order.keys()
-            # How far down in the order of estimates are the nearest? Of many a few may be anywhere.
-            places = sorted([order.get(docid, 0) for docid in found.docids()])
-            last = 1 + places[~(len(places) // DISREGARDED)]
+            # Where in the order of estimates are the nearest? A few of many may be anywhere.
+            positions = sorted([order.get(docid, 0) for docid in found.docids()])
+            last = 1 + positions[~(len(positions) // DISREGARDED)]
             if len(best) < count or count >= min(FACTOR * last, most):
                 return found.result()
             count = min(FACTOR * last, most)
 
     def _rows(self, row: EmbedderRow, docids: Sequence[int], columns: str = "vectors") -> Iterator[Any]:
-        """(docid, its vectors as stored) of those of some documents that have a row; other columns where asked for."""
+        """Yield (docid, *columns) for the documents that have a row, by default with the stored vectors."""
         for portion in statement_portions(docids):
             ids = [row_id(row.number, docid) for docid in portion]
             for key, *held in self._transaction.connection.execute(

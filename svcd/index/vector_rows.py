@@ -1,4 +1,4 @@
-"""What the rows of vectors are like, for the readers and the writers of an index file: `embedders`, `document_vectors`,
+"""The encoding of rows of vectors, for the readers and writers of an index file: `embedders`, `document_vectors`,
 `vector_postings` and `vector_sketches`. See docs/storage.md#vectors.
 """
 from __future__ import annotations
@@ -15,35 +15,35 @@ from svcd.index.bitmap_blocks import joined_blocks
 from svcd.index.schema import DOCID_BITS
 from svcd.vectors.vector import from_bytes, quantized_bytes, quantized_size, to_bytes, unquantized
 
-# Where the vectors of a document are from, added up: did a user give them? Are they made again when the document changes?
+# Flags of the origin of a document's vectors: given by a user; regenerated when the document changes.
 USER_PROVIDED, REGENERATED = 1, 2
-# Above these bits: the length of the vectors where it is not that of the embedder, which had another one when they came. Such
-# vectors are outdated: shown and kept, but not searched.
+# Above these bits: the length of the vectors if it differs from the current length of the embedder. Such vectors are outdated:
+# shown and kept, but not searched.
 LENGTH_SHIFT = 2
-# Kinds of sets in vector_postings: documents with a vector; those of which a user gave the vectors, or said that there shall be
-# none; those whose vectors are not made again; those with outdated vectors; from FIRST_FRAGMENT on those with a vector of the
-# indexing fragment of this number.
+# Kinds of sets in vector_postings: documents with a vector; documents whose vectors, or lack of vectors, a user has set;
+# documents whose vectors are not regenerated; documents with outdated vectors; from FIRST_FRAGMENT on, documents with a vector of
+# the indexing fragment of this number.
 EMBEDDED, GIVEN, FIXED, OUTDATED = range(4)
 FIRST_FRAGMENT = 16
 
 _DOCID_MASK = (1 << DOCID_BITS) - 1
 
 
-# Ids of the rows of document_vectors and vector_sketches: the number of an embedder, and a docid.
+# Ids of the rows of document_vectors and vector_sketches: the number of an embedder and a docid
 
 
 def row_id(embedder: int, docid: int) -> int:
-    """The id of a row of an embedder."""
+    """Return the id of a row of an embedder."""
     return embedder << DOCID_BITS | docid
 
 
 def docid_of(row: int) -> int:
-    """The docid in the id of a row."""
+    """Return the docid in the id of a row."""
     return row & _DOCID_MASK
 
 
 def id_range(embedder: int) -> tuple[int, int]:
-    """The first and the last id that rows of an embedder may have."""
+    """Return the first and the last possible id of an embedder's rows."""
     return row_id(embedder, 0), row_id(embedder, _DOCID_MASK)
 
 
@@ -61,7 +61,7 @@ class EmbedderRow(NamedTuple):
 
 
 def embedder_rows(connection: sqlite3.Connection) -> list[EmbedderRow]:
-    """The embedders of an index, by name."""
+    """Return the embedders of an index, by name."""
     return [EmbedderRow(number, name, dimensions, bool(is_quantized), json.loads(fragments))
             for number, name, dimensions, is_quantized, fragments in connection.execute(
                 "SELECT number, name, dimensions, is_quantized, fragments FROM embedders ORDER BY name")]
@@ -71,12 +71,12 @@ def embedder_rows(connection: sqlite3.Connection) -> list[EmbedderRow]:
 
 
 def stored_bytes(vectors: Iterable[array[float]], is_quantized: bool) -> bytes:
-    """Vectors as document_vectors has them."""
+    """Encode vectors for document_vectors."""
     return b"".join(map(quantized_bytes, vectors)) if is_quantized else to_bytes(vectors)
 
 
 def stored_vectors(stored: bytes, origin: int, dimensions: int, is_quantized: bool) -> list[array[float]]:
-    """The vectors of a row of document_vectors; quantized ones are of ones and zeros. dimensions: of the embedder."""
+    """Decode the vectors of a row of document_vectors; quantized ones have ones and zeros. dimensions: of the embedder."""
     dimensions = origin >> LENGTH_SHIFT or dimensions
     if not is_quantized:
         return from_bytes(stored, dimensions)
@@ -85,11 +85,11 @@ def stored_vectors(stored: bytes, origin: int, dimensions: int, is_quantized: bo
 
 
 def posting_docids(connection: sqlite3.Connection, embedder: int, kind: int) -> DocIds:
-    """A set of vector_postings."""
+    """Return a set of vector_postings."""
     return joined_blocks(connection.execute("SELECT docids FROM vector_postings WHERE embedder = ? AND kind = ?",
                                             (embedder, kind)).fetchall())
 
 
 def sketch_docids(stored: bytes) -> array[int]:
-    """The documents of the sketches of a row of vector_sketches, ascending."""
+    """Return the documents of the sketches of a row of vector_sketches, ascending."""
     return numbers_of("I", stored)

@@ -1,8 +1,8 @@
 """Writes the vectors of documents to an index file, in the transaction of the index writer.
 
 `embedders` has the embedders of the settings, each with a number; `document_vectors` the vectors of each document, by embedder
-and docid; `vector_postings` the sets of documents that have vectors, by where these are from, in bitmap blocks. Edits of sets
-are gathered in memory and written at the end of each savepoint and transaction; the writer calls forget() on a rollback. See
+and docid; `vector_postings` the sets of documents with vectors, by their origin, in bitmap blocks. Edits of sets are gathered in
+memory and written at the end of each savepoint and transaction; the writer calls forget() on a rollback. See
 docs/storage.md#vectors.
 """
 from __future__ import annotations
@@ -24,7 +24,7 @@ from svcd.index.vector_rows import (
 )
 from svcd.vectors.vector import quantized_size
 
-# Bytes of vectors that are read together; a document may have some megabytes.
+# Bytes of vectors that are read together; one document may have some megabytes.
 MOST_READ = 1 << 20
 _PORTION = 500  # rows
 _MOST_GATHERED = 200_000  # edits of sets
@@ -42,8 +42,8 @@ _OF_SET = "FROM vector_postings WHERE embedder = ? AND kind = ? AND block = ?"
 class StoredVectors(NamedTuple):
     """The vectors of a document for an embedder.
 
-    is_user_provided: did a user give them? regenerate: are they made again when the document changes? fragments: the number
-    of the indexing fragment of each, ascending; None for an embedder without.
+    is_user_provided: whether a user gave them. regenerate: whether they are regenerated when the document changes. fragments: the
+    number of the indexing fragment of each vector, ascending; None for an embedder without fragments.
     """
 
     vectors: Sequence[array[float]]
@@ -52,17 +52,14 @@ class StoredVectors(NamedTuple):
     fragments: bytes | None = None
 
     def is_outdated(self, dimensions: int) -> bool:
-        """Have the vectors another length than their embedder?"""
+        """Return whether the length of the vectors differs from the length of their embedder."""
         return bool(self.vectors) and len(self.vectors[0]) != dimensions
 
     def origin(self, dimensions: int) -> int:
-        """As it is stored. dimensions: of the embedder."""
+        """Return the stored form of the origin. dimensions: of the embedder."""
         length = len(self.vectors[0]) if self.is_outdated(dimensions) else 0
         return USER_PROVIDED * self.is_user_provided + REGENERATED * self.regenerate + (length << LENGTH_SHIFT)
 
-
-# What a document without an entry is like.
-NONE_YET = StoredVectors(())
 
 
 class VectorWriter:
@@ -78,7 +75,7 @@ class VectorWriter:
         self._embedders: dict[str, EmbedderRow] | None = None
         self._edits: dict[tuple[int, int, int], list[int]] = {}  # by embedder, kind and block, as edited_block() takes them
         self._gathered = 0
-        self._added: dict[int, int] = {}  # by embedder: by how much its number of vectors grows
+        self._added: dict[int, int] = {}  # by embedder: the change of its number of vectors
         self._sketches.forget()
 
     # Embedders
@@ -96,15 +93,15 @@ class VectorWriter:
         self.put_embedder(EmbedderRow(number, name, dimensions, is_quantized, {name: n for n, name in enumerate(fragments)}))
 
     def put_embedder(self, row: EmbedderRow) -> None:
-        """Write the row of an embedder; its number of vectors stays."""
+        """Write the row of an embedder; its number of vectors does not change."""
         values = (row.number, row.name, row.dimensions, int(row.is_quantized), json.dumps(row.fragments))
         self._connection.execute(_PUT_EMBEDDER, (*values, row_checksum(*values)))
         self._embedders = None
 
     def change_fragments(self, name: str, fragments: Iterable[str]) -> None:
-        """Set the fragments of an embedder; its documents must have no vectors of one that goes.
+        """Set the fragments of an embedder. Vectors of removed fragments must be deleted before.
 
-        A fragment that stays keeps its number, a new one gets the smallest unused one.
+        A fragment that stays keeps its number, a new one gets the smallest unused number.
         """
         row, names = self.embedders[name], list(fragments)
         numbers = {fragment: number for fragment, number in row.fragments.items() if fragment in names}
@@ -114,7 +111,7 @@ class VectorWriter:
         self.put_embedder(row._replace(fragments=numbers))
 
     def resize(self, name: str, dimensions: int, stays: Callable[[StoredVectors], bool]) -> None:
-        """Set the length of the vectors of an embedder. Entries that `stays` selects are kept, the others deleted.
+        """Set the length of the vectors of an embedder. Entries for which stays() is true are kept, the others deleted.
 
         Kept vectors of another length become outdated; outdated ones of the new length can be searched again.
         """
@@ -136,7 +133,7 @@ class VectorWriter:
                 self.flush()
 
     def _put_entries(self, row: EmbedderRow, entries: Iterable[tuple[int, StoredVectors]]) -> None:
-        """Write rows of document_vectors with their checksums; sets and sketches stay."""
+        """Write rows of document_vectors with their checksums, but not their sets and sketches."""
         written = [(row_id(row.number, docid), entry.origin(row.dimensions), entry.fragments,
                     stored_bytes(entry.vectors, row.is_quantized)) for docid, entry in entries]
         self._connection.executemany(_PUT, [(*each, row_checksum(*each)) for each in written])
@@ -164,7 +161,7 @@ class VectorWriter:
             self._connection.execute(statement)
 
     def quantize(self, name: str) -> None:
-        """Reduce the vectors of an embedder to a bit a number."""
+        """Reduce the vectors of an embedder to one bit per number."""
         row = self.embedders[name]
         self._sketches.clear(row.number)
         for part in self.portions(name):
@@ -177,11 +174,11 @@ class VectorWriter:
     # Vectors of documents
 
     def stored(self, name: str, docids: Sequence[int]) -> dict[int, StoredVectors]:
-        """docid -> its vectors, of those of some documents that have an entry for an embedder."""
+        """Return docid -> its vectors, for the documents that have an entry for an embedder."""
         return {docid: stored for part in self.stored_parts(name, docids) for docid, stored in part.items()}
 
     def stored_parts(self, name: str, docids: Sequence[int]) -> Iterator[dict[int, StoredVectors]]:
-        """stored() in parts of about MOST_READ bytes, each read when its turn comes."""
+        """Yield stored() in parts of about MOST_READ bytes, each read on demand."""
         row = self.embedders[name]
         for part in _parts((key, size) for key, _, _, size in self._states(row.number, docids)):
             for ids in statement_portions(part):
@@ -189,7 +186,7 @@ class VectorWriter:
                     f"{_SELECT} IN ({placeholders(ids)})", ids))
 
     def portions(self, name: str) -> Iterator[list[tuple[int, StoredVectors]]]:
-        """All (docid, vectors) of an embedder by docid, in portions of about MOST_READ bytes, each read when its turn comes."""
+        """Yield all (docid, vectors) of an embedder by docid, in portions of about MOST_READ bytes, each read on demand."""
         return self._portions(self.embedders[name])
 
     def _portions(self, row: EmbedderRow) -> Iterator[list[tuple[int, StoredVectors]]]:
@@ -202,13 +199,13 @@ class VectorWriter:
             first = part[-1] + 1
 
     def _states(self, number: int, docids: Sequence[int]) -> Iterator[tuple[int, int, bytes | None, int]]:
-        """(id, origin, fragments, bytes of the vectors) of some documents; no vector is read."""
+        """Yield (id, origin, fragments, bytes of the vectors) for some documents, without reading the vectors."""
         for ids in statement_portions([row_id(number, docid) for docid in docids]):
             yield from self._connection.execute("SELECT id, origin, fragments, length(vectors) FROM document_vectors WHERE id IN "
                                                 f"({placeholders(ids)})", ids)
 
     def write(self, name: str, entries: Mapping[int, StoredVectors | None]) -> None:
-        """Set the vectors of documents for an embedder, by docid; None for one that shall have no entry."""
+        """Set the vectors of documents for an embedder, by docid; None deletes the entry of a document."""
         row = self.embedders[name]
         size = quantized_size(row.dimensions) if row.is_quantized else 4 * row.dimensions
         docids = sorted(entries)
@@ -231,25 +228,21 @@ class VectorWriter:
             self.flush()
 
     def remove(self, docids: Iterable[int]) -> None:
-        """Delete the vectors of documents, of all embedders."""
+        """Delete the vectors of documents for all embedders."""
         gone = dict.fromkeys(docids)
         for name in self.embedders if gone else ():
             self.write(name, gone)
 
     def _place(self, row: EmbedderRow, docid: int, kinds: frozenset[int], count: int, entry: StoredVectors | None) -> None:
-        """Note the entry of a document in sets, sketches and numbers. kinds, count: the sets and the number of vectors before."""
+        """Note the entry of a document in sets, sketches and counts. kinds, count: its sets and number of vectors before."""
         vectors = entry.vectors if entry and not entry.is_outdated(row.dimensions) else ()
         if vectors or count:
             self._sketches.change(row.number, row.dimensions, row.is_quantized, docid, vectors)
-        self._edit_sets(row.number, docid, kinds, _kinds(
-            entry.origin(row.dimensions), len(entry.vectors), entry.fragments) if entry else _NO_KINDS)
-        self._added[row.number] = self._added.get(row.number, 0) + len(vectors) - count
-
-    def _edit_sets(self, number: int, docid: int, before: frozenset[int], after: frozenset[int]) -> None:
-        block = docid >> BLOCK_BITS
-        for kind in before ^ after:
-            self._edits.setdefault((number, kind, block), []).append(docid if kind in after else ~docid)
+        after = _kinds(entry.origin(row.dimensions), len(entry.vectors), entry.fragments) if entry else _NO_KINDS
+        for kind in kinds ^ after:
+            self._edits.setdefault((row.number, kind, docid >> BLOCK_BITS), []).append(docid if kind in after else ~docid)
             self._gathered += 1
+        self._added[row.number] = self._added.get(row.number, 0) + len(vectors) - count
 
     def flush(self) -> None:
         """Write the gathered edits."""
@@ -265,20 +258,20 @@ class VectorWriter:
                                      [(count, number) for number, count in self._added.items() if count])
         self._added.clear()
 
-    # Sets and numbers, of what is flushed
+    # Sets and counts of flushed data
 
     def docids(self, name: str, kind: int) -> DocIds:
-        """A set of documents of an embedder, by kind."""
+        """Return a set of documents of an embedder, by kind."""
         return posting_docids(self._connection, self.embedders[name].number, kind)
 
     def counts(self) -> tuple[int, int]:
-        """How many vectors there are, and how many documents have one."""
+        """Return the number of vectors, and the number of documents that have one."""
         (vectors,) = self._connection.execute("SELECT ifnull(sum(vectors), 0) FROM embedders").fetchone()
         return vectors, len(joined_blocks(self._connection.execute(
             "SELECT docids FROM vector_postings WHERE kind = ?", (EMBEDDED,)).fetchall()))
 
     def outdated(self) -> dict[str, int]:
-        """How many documents have outdated vectors, by the name of the embedder; without those that have none."""
+        """Return the number of documents with outdated vectors, by the name of the embedder; without zeros."""
         names = {row.number: name for name, row in self.embedders.items()}
         counts: dict[str, int] = {}
         for embedder, docids in self._connection.execute(
@@ -291,7 +284,7 @@ _NO_KINDS: frozenset[int] = frozenset()
 
 
 def _kinds(origin: int, length: int, fragments: bytes | None) -> frozenset[int]:
-    """The sets that a document belongs to. length: above 0 if it has a vector."""
+    """Return the sets that a document belongs to. length: above 0 if it has a vector."""
     is_outdated = bool(origin >> LENGTH_SHIFT)
     kinds = set() if is_outdated else {FIRST_FRAGMENT + number for number in fragments or b""}
     if length:
@@ -310,7 +303,7 @@ def _read_row(row: EmbedderRow, stored: tuple[int, int, bytes | None, bytes]) ->
 
 
 def _parts(sizes: Iterable[tuple[int, int]]) -> Iterator[list[int]]:
-    """Ids in parts of about MOST_READ bytes. sizes: (id, bytes)."""
+    """Divide ids into parts of about MOST_READ bytes. sizes: (id, bytes)."""
     part: list[int] = []
     read = 0
     for key, size in sizes:

@@ -1,8 +1,7 @@
 """The writing connection of an index file: changes documents and keeps postings, values and locations in step with them.
 
-One transaction a batch. Documents come as JSON texts with the words of their fields by position; tokenizing them is the task of
-the caller. What the writer has in memory (field numbers, the set of docids) is read again after a rollback to a savepoint.
-See docs/storage.md#writing.
+One transaction a batch. Documents come as JSON texts with the words of their fields by position; the caller tokenizes them. After
+a rollback to a savepoint the writer reads its state (field numbers, the set of docids) again. See docs/storage.md#writing.
 """
 from __future__ import annotations
 
@@ -35,16 +34,17 @@ from svcd.index.vector_rows import EmbedderRow
 from svcd.index.vector_writer import StoredVectors, VectorWriter
 from svcd.schema.field_values import stored_form
 
-# `changes` has the docids of writes of at most so many documents (those that are too many for a delta refresh the materialized
-# postings), looks up so many terms that may be gone, and keeps so many generations, for readers that have cached older values.
+# Limits of the table `changes`: docids of one generation (more than a delta needs, to refresh the materialized postings),
+# replaced terms that are looked up, and generations, for readers that cached older values.
 MOST_LOGGED = 20_000
 MOST_LOOKED_UP = 2000
 GENERATIONS = 100
 _READER_BYTES = 8 << 20
-# Overlapping searches can keep a log from ever being truncated: above so many bytes a checkpoint waits for them, at most so long.
+# Overlapping searches can keep the log from ever being truncated. Above LONG_LOG bytes a checkpoint waits for them, at most for
+# LONG_LOG_PATIENCE_MS.
 LONG_LOG, LONG_LOG_PATIENCE_MS = 32 << 20, 500
 
-Values = Mapping[str, FieldEntry]  # attribute -> what a document has in it
+Values = Mapping[str, FieldEntry]  # attribute -> values of a document
 _Name = TypeVar("_Name", str, int)
 
 
@@ -58,7 +58,7 @@ class StoredDocument:
 
 
 class DocumentLocation(NamedTuple):
-    """Where a document is: a point in degrees, and a geometry with the box around it; each may be None."""
+    """The location of a document: a point in degrees, and a geometry with the box around it; each may be None."""
 
     point: Point | None = None
     shape: StoredShape | None = None
@@ -69,12 +69,12 @@ NO_LOCATION = DocumentLocation()
 
 @dataclass
 class DocumentChange:
-    """The new state of one document. json: None deletes it. positions: None leaves its words as they are.
+    """The new state of one document. json: None deletes it. positions: None keeps its words.
 
     names, names_before: its top-level fields after and before, for the field distribution. bytes_before: the size of its old
-    JSON text. values, values_before: of the fields whose values the index keeps. location: where it is. is_new: the index holds
-    nothing of this docid. has_other_words: do its words differ from those that are stored, as far as its attributes tell?
-    vectors: the embedders for which its vectors change, None where it has no entry any more; all go with the document.
+    JSON text. values, values_before: of the fields whose values the index keeps. is_new: the index has nothing of this docid.
+    has_other_words: whether its words differ from the stored ones, as far as its attributes tell. vectors: by embedder whose
+    vectors change, None to delete the entry; deleting the document deletes all.
     """
 
     docid: int
@@ -94,7 +94,7 @@ class DocumentChange:
 
 @dataclass
 class _IndexedWords:
-    """The words of one document as the tables have them, by FTS column. position_terms: the text for term_positions."""
+    """The words of one document for the tables, by FTS column. position_terms: the text for term_positions."""
 
     position_terms: str
     rows: dict[int, str] = field(default_factory=dict)     # terms by position, joined
@@ -104,17 +104,17 @@ class _IndexedWords:
 
     @cached_property
     def forward(self) -> str:
-        """The row of the forward index; to be asked for when `rows` is complete."""
+        """The row of the forward index. Do not ask before `rows` is complete."""
         return fts_encoding.forward_text(self.rows)
 
 
 class IndexWriter:
-    """Opens an index file for writing, and creates it if absent. Everything is written inside transaction()."""
+    """Opens an index file for writing, and creates it if absent. All writes happen inside transaction()."""
 
     def __init__(self, path: Path, *, cache_kib: int = 8192, hash_bytes: int = 4 << 20) -> None:
         self._connection = open_writer(path, cache_kib=cache_kib)
         self.path = path
-        # Parts of documents that were handed over to be written, and those that the pipe to the other process had no room for.
+        # Parts of documents handed over for writing, and parts for which the pipe to the other process had no room.
         self.parts, self.blocked_parts = 0, 0
         self._hash_bytes = hash_bytes
         self._values = ValueWriter(self._connection, stored_form)
@@ -124,7 +124,7 @@ class IndexWriter:
         try:
             schema.prepare(self._connection, schema.INDEX)
             self._load()
-        except BaseException:  # a damaged file: nothing must be left open for whoever looks into it
+        except BaseException:  # a damaged file: checks of the file must not find it open
             self.close()
             raise
 
@@ -146,19 +146,20 @@ class IndexWriter:
         self._points.forget()
         self.vectors.forget()
 
-    def _begin_log(self) -> None:
-        self._written: set[int] | None = set()  # docids; None when there are too many to log
-        self._replaced_terms: set[str] = set()           # terms of replaced rows, which perhaps no document holds now
-
     # Transactions
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commits what the block writes, as a new generation; rolls all of it back on an exception."""
+        """Commit the writes of the block as a new generation; roll all of them back on an exception."""
         self._connection.execute("BEGIN IMMEDIATE")
-        self._begin_log()
+        self._written: set[int] | None = set()  # docids; None when there are too many to record
+        self._replaced_terms: set[str] = set()  # terms of replaced rows, which other documents may still hold
         try:
-            self._set_hash_size()
+            # FTS5 gathers this many bytes of postings before it writes a segment; it stores the number in the file.
+            for table in ("terms", "term_positions"):
+                row = self._connection.execute(f"SELECT v FROM {table}_config WHERE k = 'hashsize'").fetchone()
+                if row is None or row[0] != self._hash_bytes:
+                    self._connection.execute(f"INSERT INTO {table}({table}, rank) VALUES ('hashsize', ?)", (self._hash_bytes,))
             yield
             self._save()
             self._end_generation()
@@ -167,32 +168,23 @@ class IndexWriter:
             raise
         self._connection.execute("COMMIT")
 
-    def _set_hash_size(self) -> None:
-        """Set how many bytes of postings FTS5 gathers before it writes a segment; it stores the number in the file."""
-        for table in ("terms", "term_positions"):
-            row = self._connection.execute(f"SELECT v FROM {table}_config WHERE k = 'hashsize'").fetchone()
-            if row is None or row[0] != self._hash_bytes:
-                self._connection.execute(f"INSERT INTO {table}({table}, rank) VALUES ('hashsize', ?)", (self._hash_bytes,))
-
     def _end_generation(self) -> None:
+        """Store the number of the new generation and its row of `changes`."""
         generation = int(self.meta("generation") or 0) + 1
         self._set_meta("generation", generation)
         docids = None if self._written is None else to_bytes(DocIds(list(self._written)))
-        row = (generation, docids, self._removed_terms())
+        removed = None
+        if self._written is not None and len(self._replaced_terms) <= MOST_LOOKED_UP:
+            removed = json.dumps([term for term in self._replaced_terms if not self._connection.execute(
+                "SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (fts_encoding.fts_string(term),)).fetchone()])
+        row = (generation, docids, removed)
         self._connection.execute("INSERT INTO changes(generation, docids, removed_terms, checksum) VALUES (?, ?, ?, ?)",
                                  (*row, row_checksum(*row)))
         self._connection.execute("DELETE FROM changes WHERE generation <= ?", (generation - GENERATIONS,))
 
-    def _removed_terms(self) -> str | None:
-        """The terms that no document holds any more, as JSON; None when there are too many to look up."""
-        if self._written is None or len(self._replaced_terms) > MOST_LOOKED_UP:
-            return None
-        return json.dumps([term for term in self._replaced_terms if not self._connection.execute(
-            "SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (fts_encoding.fts_string(term),)).fetchone()])
-
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Undoes what the block writes on an exception, which is raised again; the transaction goes on."""
+        """Undo the writes of the block on an exception, which is raised again; the transaction continues."""
         self._save()
         self._connection.execute("SAVEPOINT part")
         try:
@@ -220,10 +212,10 @@ class IndexWriter:
         self._distribution.clear()
 
     def checkpoint(self) -> None:
-        """Move the log into the file and truncate it, as far as readers allow.
+        """Move the write-ahead log into the file and truncate it, as far as readers allow.
 
-        It does not wait for them, since continuous searches must not hold up a batch, until the log is long: then it waits for
-        those that have begun. Later ones read the file without the log.
+        It does not wait for readers, since continuous searches must not delay a batch, unless the log is long: then it waits for
+        the readers that have begun. Later readers use the file without the log.
         """
         patience_ms = LONG_LOG_PATIENCE_MS if self.log_bytes() > LONG_LOG else 0
         self._connection.execute(f"PRAGMA busy_timeout = {patience_ms}")
@@ -231,12 +223,12 @@ class IndexWriter:
         self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
 
     def table_sizes(self, most_bytes: int) -> dict[str, int]:
-        """Table or index -> the bytes of its pages; empty for a file of more than `most_bytes`, all of which would be read."""
+        """Return table or index -> bytes of its pages; empty for a file above `most_bytes`, since all of it would be read."""
         (page_size,), (pages,) = (self._connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_size", "page_count"))
         return table_sizes(self._connection) if page_size * pages <= most_bytes else {}
 
-    def cut_log(self) -> None:
-        """checkpoint(), unless the disk has no room for what the file would grow by; a later call does it then."""
+    def truncate_wal(self) -> None:
+        """Run checkpoint(), unless the disk is too full for the file to grow; then a later call does it."""
         try:
             self.checkpoint()
         except sqlite3.OperationalError as error:
@@ -244,24 +236,24 @@ class IndexWriter:
                 raise
 
     def log_bytes(self) -> int:
-        """The size of the write-ahead log in bytes; 0 without one, as when the disk failed before its first write."""
+        """Return the size of the write-ahead log in bytes; 0 without a log, as when the disk failed before its first write."""
         try:
             return self.path.with_name(f"{self.path.name}-wal").stat().st_size
         except FileNotFoundError:
             return 0
 
     def needs_materialized_postings(self) -> bool:
-        """Are the materialized postings missing, or too old to be brought up to date?"""
+        """Return whether the materialized postings are missing, or too old to be brought up to date."""
         return materialized.is_stale(self._connection, self.number_of_documents)
 
     def materialize_postings(self, should_stop: Callable[[], bool]) -> bool:
-        """Make or refresh the materialized postings, until should_stop(); outside a transaction. True when all are done."""
+        """Build or refresh the materialized postings, until should_stop(); outside a transaction. True when all are done."""
         is_done = materialized.materialize(self._connection, self.docids, should_stop)
         self.checkpoint()
         return is_done
 
     def compact(self) -> None:
-        """Merge the postings into one segment, give free pages back and checksums to old rows; outside a transaction."""
+        """Merge the postings into one segment, release free pages and add checksums to old rows; outside a transaction."""
         for table in ("documents", "document_vectors"):
             self._connection.execute(filler(table))
         for table in ("terms", "term_positions"):
@@ -272,7 +264,7 @@ class IndexWriter:
     # Values of the index
 
     def meta(self, key: str) -> Any:
-        """A value of the table meta, or None."""
+        """Return a value of the table meta, or None."""
         return meta(self._connection, key)
 
     def _set_meta(self, key: str, value: object) -> None:
@@ -300,30 +292,30 @@ class IndexWriter:
 
     @property
     def applied(self) -> BatchOutcomes | None:
-        """The outcomes of the newest batch, as remember() stored them."""
+        """The outcomes of the newest batch, stored by remember()."""
         return BatchOutcomes.parse(self.meta("batch_outcomes"))
 
     def remember(self, outcomes: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
-        """Store how the tasks of the batch ended, in its transaction. outcomes: (moment it was enqueued, outcome) of each."""
+        """Store how the tasks of the batch ended, in its transaction. outcomes: (when it was enqueued, outcome) of each task."""
         self._set_meta("batch_outcomes", json.dumps(outcome_record(outcomes)))
 
     @property
     def number_of_documents(self) -> int:
-        """How many documents the index holds, the changes of this transaction included."""
+        """The number of documents in the index, including the changes of this transaction."""
         return len(self.docids)
 
     def field_distribution(self) -> dict[str, int]:
-        """Top-level field -> how many documents have it, the changes of this transaction included."""
+        """Return top-level field -> number of documents that have it, including the changes of this transaction."""
         counts = dict(self._connection.execute("SELECT name, documents FROM fields"))
         for name, count in self._distribution.items():
             counts[name] = counts.get(name, 0) + count
         return counts
 
     def stats(self) -> dict[str, Any]:
-        """Number of documents, bytes of their texts, field distribution, number of vectors and of documents that have some,
-        number of documents with outdated vectors by embedder.
+        """Return the statistics that `indexes` stores; call it after a commit.
 
-        To be called after a commit.
+        Number of documents, bytes of their texts, field distribution, number of vectors, of documents with vectors, and of
+        documents with outdated vectors by embedder.
         """
         counts = self._connection.execute("SELECT name, documents FROM fields WHERE documents > 0 ORDER BY name")
         vectors, embedded = self.vectors.counts()
@@ -332,7 +324,7 @@ class IndexWriter:
 
     def take_over(self, values: Mapping[str, Any], fields: Sequence[tuple[int, str, int | None]],
                   embedders: Iterable[EmbedderRow]) -> None:
-        """Begin a new file with what another one has. values: of the table meta; fields: number, name, FTS column of each."""
+        """Fill a new file from another file. values: of the table meta; fields: number, name, FTS column of each."""
         for key, value in values.items():
             self._set_meta(key, value)
         self._connection.executemany("INSERT INTO fields(fid, name, fts_column) VALUES (?, ?, ?)", fields)
@@ -343,7 +335,7 @@ class IndexWriter:
     # Fields
 
     def register(self, names: Iterable[str]) -> None:
-        """Give the next field numbers to the names that have none, in order."""
+        """Give the next field numbers to the names without one, in order."""
         fresh = [name for name in dict.fromkeys(names) if name not in self.field_numbers]
         if not fresh:
             return
@@ -353,7 +345,7 @@ class IndexWriter:
         self.field_numbers.update((name, fid) for fid, name in rows)
 
     def unregister(self, count: int) -> None:
-        """Remove all field numbers but the first `count`. Nothing may have been written yet for the others."""
+        """Remove all field numbers except the first `count`. Nothing may have been written yet for the removed ones."""
         self._connection.execute("DELETE FROM fields WHERE fid >= ?", (count,))
         self.field_numbers = dict(islice(self.field_numbers.items(), count))
 
@@ -368,7 +360,7 @@ class IndexWriter:
     # Documents
 
     def stored(self, document_ids: Sequence[str]) -> dict[str, StoredDocument]:
-        """The documents among `document_ids` that the index holds, by identifier."""
+        """Return the existing documents among `document_ids`, by identifier."""
         found: dict[str, StoredDocument] = {}
         for part in statement_portions(document_ids):
             rows = self._connection.execute(
@@ -377,32 +369,37 @@ class IndexWriter:
         return found
 
     def document_ids(self, docids: Sequence[int]) -> list[str]:
-        """The identifiers of a few documents, in no order."""
+        """Return the identifiers of a few documents, in no order."""
         return [row[0] for row in self._connection.execute(
             f"SELECT document_id FROM documents WHERE docid IN ({','.join('?' * len(docids))})", docids)]
 
     def reader(self) -> IndexReader:
-        """A reader of the index with the uncommitted changes of this transaction; valid until the next write."""
+        """Return a reader that sees the uncommitted changes of this transaction; valid until the next write."""
         self._save()
         # It reads uncommitted state, so it must not share the cache of other readers.
         return IndexReader(self._connection, "", Cache(_READER_BYTES))
 
     def all_stored(self, after: int, limit: int) -> list[StoredDocument]:
-        """Up to `limit` documents with a docid above `after`, ascending."""
+        """Return up to `limit` documents with a docid above `after`, ascending."""
         return [StoredDocument(*row) for row in self._connection.execute(
             "SELECT docid, document_id, json FROM documents WHERE docid > ? ORDER BY docid LIMIT ?", (after, limit))]
 
     def write(self, changes: Iterable[DocumentChange], encoded: EncodedDocuments | None = None) -> None:
         """Apply changes, one per document, by ascending docid: FTS5 gathers ascending rows best.
 
-        encoded: of the changes in this order; positions and values are then not looked at.
+        encoded: the changes in encoded form, in this order; positions and values are then ignored.
         """
         ordered = sorted(changes, key=lambda change: change.docid)
         documents, postings, letters = encoded or encoded_documents(
             (change.positions, change.values, change.docid if change.is_new else None) for change in ordered)
         removed = [(change.docid,) for change in ordered if change.json is None]
         kept = [change for change in ordered if change.json is not None]
-        self._write_words([(change, words) for change, (words, _) in zip(ordered, documents) if words is not None])
+        indexed = [(change, words) for change, (words, _) in zip(ordered, documents) if words is not None]
+        for is_new, run in groupby(indexed, lambda each: each[0].is_new):
+            if is_new:
+                self._add_words([(change.docid, words) for change, words in run])
+            else:
+                self._replace_words(list(run))
         self._write_values([(change, values) for change, (_, values) in zip(ordered, documents)])
         self._add_letters(letters)
         self._values.add({block: {self.field_numbers[name]: found for name, found in fields.items()}
@@ -416,18 +413,15 @@ class IndexWriter:
         self.docids -= DocIds([docid for (docid,) in removed])
         self.write_vectors({change.docid: change.vectors for change in kept if change.vectors})
         self.vectors.remove(docid for (docid,) in removed)
-        self._count_fields(ordered)
+        self._distribution.update(chain.from_iterable(change.names for change in ordered))
+        self._distribution.subtract(chain.from_iterable(change.names_before for change in ordered))
+        self._document_bytes += sum(_bytes_of(change.json or "") - change.bytes_before for change in ordered)
 
     def write_texts(self, documents: Sequence[tuple[StoredDocument, str]]) -> None:
-        """Replace the JSON texts of documents, which differ in what has no words, values or location: (stored, new text)."""
+        """Replace the JSON texts of documents whose words, values and locations do not change: (stored, new text)."""
         self._connection.executemany("UPDATE documents SET json = ?, checksum = ? WHERE docid = ?", [
             (text, row_checksum(stored.docid, stored.document_id, text), stored.docid) for stored, text in documents])
         self._document_bytes += sum(_bytes_of(text) - _bytes_of(stored.json) for stored, text in documents)
-
-    def _count_fields(self, changes: Sequence[DocumentChange]) -> None:
-        self._distribution.update(chain.from_iterable(change.names for change in changes))
-        self._distribution.subtract(chain.from_iterable(change.names_before for change in changes))
-        self._document_bytes += sum(_bytes_of(change.json or "") - change.bytes_before for change in changes)
 
     def clear(self) -> None:
         """Delete every document; fields keep their numbers."""
@@ -453,7 +447,7 @@ class IndexWriter:
                 if not change.is_new:
                     self._values.change(change.docid, *map(_postings_of, map(self._by_field_number, (before, values))))
                 rows.append((change.docid, self._arrays(values)))
-        self._log_new(docid for docid, _ in rows)
+        self._record_new(docid for docid, _ in rows)
         self._values.write_rows(rows)
 
     def _arrays(self, values: EncodedValues) -> dict[int, str]:
@@ -470,7 +464,7 @@ class IndexWriter:
         return {self.field_numbers[name]: held for name, held in values.items()}
 
     def drop_values(self, names: Iterable[str]) -> None:
-        """Delete the values of some fields; write_values() has to rewrite the rows of all documents afterwards."""
+        """Delete the values of some fields; write_values() must then rewrite the rows of all documents."""
         self._written = None
         self._values.drop_fields(self.field_numbers[name] for name in names)
 
@@ -498,10 +492,10 @@ class IndexWriter:
     # Vectors
 
     def write_vectors(self, vectors: Mapping[int, Mapping[str, StoredVectors | None]]) -> None:
-        """Set vectors of documents, by docid and embedder; None for an embedder that a document shall have no entry for."""
+        """Set vectors of documents, by docid and embedder; None deletes the entry of a document."""
         entries: dict[str, dict[int, StoredVectors | None]] = {}
         for docid, changed in vectors.items():
-            self._log(docid, "")
+            self._record_change(docid, "")
             for name, entry in changed.items():
                 entries.setdefault(name, {})[docid] = entry
         for name in sorted(entries):
@@ -510,7 +504,7 @@ class IndexWriter:
     # Words
 
     def clear_words(self) -> None:
-        """Delete all words and the FTS columns of fields; the documents stay, to be indexed again with write_words()."""
+        """Delete all words and the FTS columns of fields. The documents stay, and write_words() must index them again."""
         self._written = None
         self._prefix_postings.clear()
         for statement in (*_CLEAR_WORDS, "DELETE FROM forward_index", "DELETE FROM field_word_counts",
@@ -530,7 +524,7 @@ class IndexWriter:
                                    for block, fields in added.items()})
 
     def _add_words(self, added: Sequence[tuple[int, Words]]) -> None:
-        """Index documents without words; their first letters are added apart."""
+        """Index documents without words, except their first letters."""
         texts: list[tuple[int, Iterable[tuple[int, str]]]] = []
         position_terms: list[tuple[int, str]] = []
         forward: list[tuple[int, str]] = []
@@ -543,41 +537,32 @@ class IndexWriter:
                 position_terms.append((docid, text))
                 forward.append((docid, fts_encoding.forward_text(dict(zip(columns, rows)))))
                 counted.append((docid, dict(zip(columns, counts))))
-        self._log_new(docid for docid, _ in forward)
+        self._record_new(docid for docid, _ in forward)
         used = min(len(self._columns), schema.COLUMNS)
         self._connection.executemany(_insert(used), [(docid, *_column_values(found, used)) for docid, found in texts])
         self._connection.executemany(_INSERT_POSITIONS, position_terms)
         self._connection.executemany(_PUT_FORWARD, forward)
         self._count_words(counted)
 
-    def _indexed_words(self, words: Words) -> _IndexedWords:
-        fields, position_terms = words
-        ready = _IndexedWords(position_terms)
-        for name, found in fields.items():
-            column = self._column(name)
-            ready.rows[column], ready.texts[column], ready.counts[column], ready.letters[column] = found
-        return ready
-
-    def _write_words(self, changes: Sequence[tuple[DocumentChange, Words]]) -> None:
-        for is_new, run in groupby(changes, lambda each: each[0].is_new):  # in the order of docids
-            if is_new:
-                self._add_words([(change.docid, words) for change, words in run])
-            else:
-                self._replace_words(list(run))
-
     def _replace_words(self, changes: Sequence[tuple[DocumentChange, Words]]) -> None:
         before = dict(forward_texts(self._connection, [change.docid for change, _ in changes]))
         replaced: list[tuple[int, _IndexedWords]] = []
-        for change, words in changes:
-            ready, old = self._indexed_words(words), before.get(change.docid, "")
-            if old != ready.forward:
-                self._log(change.docid, old)
-                self._post(change.docid, fts_encoding.forward_rows(old), ready)
-                replaced.append((change.docid, ready))
-        self._write_forward_index(replaced, before)
+        for change, (fields, position_terms) in changes:
+            words, old = _IndexedWords(position_terms), before.get(change.docid, "")
+            for name, found in fields.items():
+                column = self._column(name)
+                words.rows[column], words.texts[column], words.counts[column], words.letters[column] = found
+            if old != words.forward:
+                self._record_change(change.docid, old)
+                self._replace_postings(change.docid, fts_encoding.forward_rows(old), words)
+                replaced.append((change.docid, words))
+        self._connection.executemany("DELETE FROM forward_index WHERE docid = ?",
+                                     [(docid,) for docid, words in replaced if docid in before and not words.rows])
+        self._connection.executemany(_PUT_FORWARD, [(docid, words.forward) for docid, words in replaced if words.rows])
+        self._count_words([(docid, words.counts) for docid, words in replaced])
 
-    def _log(self, docid: int, old: str) -> None:
-        """Note a written document for `changes`. old: its row of the forward index before."""
+    def _record_change(self, docid: int, old: str) -> None:
+        """Record a written document for `changes`. old: its row of the forward index before."""
         if self._written is None or (docid not in self._written and len(self._written) >= MOST_LOGGED):
             self._written = None
             return
@@ -588,34 +573,27 @@ class IndexWriter:
             self._replaced_terms.update(row.split(" "))
         self._replaced_terms.discard("")
 
-    def _log_new(self, docids: Iterable[int]) -> None:
-        """Note written documents that no terms were taken from."""
+    def _record_new(self, docids: Iterable[int]) -> None:
+        """Record written documents that lost no terms."""
         if self._written is not None:
             self._written.update(docids)
             if len(self._written) > MOST_LOGGED:
                 self._written = None
 
-    def _post(self, docid: int, old: Mapping[int, str], ready: _IndexedWords) -> None:
-        """Replace a document's postings. FTS5 does not store the text, and needs the old one to remove its terms."""
+    def _replace_postings(self, docid: int, old: Mapping[int, str], words: _IndexedWords) -> None:
+        """Replace a document's postings. FTS5 does not store the text, and needs the old text to remove its terms."""
         if old:
             texts = {column: fts_encoding.column_text(row) for column, row in old.items()}
             terms = [row.split(" ") for row in old.values()]
             self._connection.execute(_DELETE, ("delete", docid, *_column_values(texts.items())))
             self._connection.execute(_DELETE_POSITIONS, ("delete", docid, " ".join(map(fts_encoding.position_terms_of, terms))))
-            ready.counts = {**dict.fromkeys(old, 0), **ready.counts}
-        if old or any(ready.letters.values()):
+            words.counts = {**dict.fromkeys(old, 0), **words.counts}
+        if old or any(words.letters.values()):
             known = {column: prefix_postings.first_letters(fts_encoding.positions(row)) for column, row in old.items()}
-            self._prefix_postings.change(docid, known, ready.letters)
-        if ready.rows:
-            self._connection.execute(_insert(schema.COLUMNS), (docid, *_column_values(ready.texts.items())))
-            self._connection.execute(_INSERT_POSITIONS, (docid, ready.position_terms))
-
-    def _write_forward_index(self, indexed: Sequence[tuple[int, _IndexedWords]], before: Mapping[int, str]) -> None:
-        """Write the forward index rows and word counts of documents whose postings were replaced."""
-        self._connection.executemany("DELETE FROM forward_index WHERE docid = ?",
-                                     [(docid,) for docid, ready in indexed if docid in before and not ready.rows])
-        self._connection.executemany(_PUT_FORWARD, [(docid, ready.forward) for docid, ready in indexed if ready.rows])
-        self._count_words([(docid, ready.counts) for docid, ready in indexed])
+            self._prefix_postings.change(docid, known, words.letters)
+        if words.rows:
+            self._connection.execute(_insert(schema.COLUMNS), (docid, *_column_values(words.texts.items())))
+            self._connection.execute(_INSERT_POSITIONS, (docid, words.position_terms))
 
     def _count_words(self, counted: Iterable[tuple[int, Mapping[int, int]]]) -> None:
         """Write into the blobs of field_word_counts. counted: (docid, FTS column -> number of words)."""
@@ -635,7 +613,7 @@ class IndexWriter:
                                      (*key, bytes(blob)))
 
 
-# Not INSERT OR REPLACE: that may be undone half-way, and for this SQLite has FTS5 write the postings that it has gathered.
+# Not INSERT OR REPLACE: it may be undone half-way, so SQLite makes FTS5 write its gathered postings first.
 _PUT_DOCUMENT = ("INSERT INTO documents(docid, document_id, json, checksum) VALUES (?, ?, ?, ?) ON CONFLICT (docid) "
                  "DO UPDATE SET document_id = excluded.document_id, json = excluded.json, checksum = excluded.checksum")
 _PUT_FORWARD = "INSERT OR REPLACE INTO forward_index(docid, words) VALUES (?, ?)"
@@ -646,18 +624,18 @@ _INSERT_POSITIONS = "INSERT INTO term_positions(rowid, c0) VALUES (?, ?)"
 _DELETE_POSITIONS = "INSERT INTO term_positions(term_positions, rowid, c0) VALUES (?, ?, ?)"
 _CLEAR_WORDS = ("INSERT INTO terms(terms) VALUES ('delete-all')",
                 "INSERT INTO term_positions(term_positions) VALUES ('delete-all')")
-# Gaps between the fields of the shared column, so that no phrase or NEAR query reaches from one into the next.
+# Gaps between the fields of the shared column, so that no phrase or NEAR query extends from one into the next.
 _BETWEEN_SHARED = f" {' '.join([fts_encoding.POSITION_GAP] * 7)} "
 
 
 @cache
 def _insert(columns: int) -> str:
-    """Insert the docid and the first FTS columns of a document; the others have no words."""
+    """Return the statement that inserts the docid and the first FTS columns of a document; the others are empty."""
     return f"INSERT INTO terms(rowid{''.join(f', c{n}' for n in range(columns))}) VALUES (?{', ?' * columns})"
 
 
 def _column_values(texts: Iterable[tuple[int, str]], used: int = schema.COLUMNS) -> list[str | None]:
-    """The values of the first FTS columns. texts: (FTS column, text) of some of these and of those that are shared."""
+    """Return the values of the first `used` FTS columns. texts: (FTS column, text); shared columns are joined."""
     values: list[str | None] = [None] * used
     shared = {}
     for column, text in texts:

@@ -116,7 +116,7 @@ def _apply_or_recover(writer: IndexWriter, index_uid: str, shape: str, tasks: Se
     if tasks[0].kind == "indexCompaction":
         return _answer(writer, [_compact(writer, tasks[0], progress).as_json()])
     if free_bytes:
-        writer.cut_log()
+        writer.truncate_wal()
     most_bytes = _SIZES_READ + _SIZES_READ_PER_BYTE * sum(task.payload_bytes for task in tasks)
     before = writer.table_sizes(most_bytes)
     if free_bytes and shape in (batching.DELETIONS, batching.FILTER_DELETIONS):
@@ -143,7 +143,7 @@ def _figures(writer: IndexWriter, before: Mapping[str, int], after: Mapping[str,
 def _close(writer: IndexWriter) -> None:
     """Truncate the log and close: a failed batch may have filled the disk with its log."""
     try:
-        writer.cut_log()
+        writer.truncate_wal()
     finally:
         writer.close()
 
@@ -410,7 +410,7 @@ def delete_in_portions(writer: IndexWriter, docids: Sequence[int], limit: int, f
             start += size
             fitting = size * free_bytes // (_LOG_PART * max(writer.log_bytes(), 1))
             size = max(1, min(fitting, 2 * size, _LARGEST_PORTION))
-        writer.cut_log()
+        writer.truncate_wal()
 
 
 def _named_docids(writer: IndexWriter, task: IndexingTask) -> Sequence[int]:

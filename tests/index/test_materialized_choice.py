@@ -2,9 +2,9 @@
 
 What must hold:
 1. Chosen are the terms with so many documents, and the prefixes of so many occurrences; long ones of many words only.
-2. The leaf of a word is its term if that is common, else its longest chosen prefix, else its letter; the union of the leaves of a prefix
+2. The group of a word is its term if that is common, else its longest chosen prefix, else its letter; the union of the groups of a prefix
    are the words that begin with it.
-3. Families part no prefix of two characters, and each leaf is in one of them.
+3. Families part no prefix of two characters, and each group is in one of them.
 4. A choice comes back as it was stored.
 """
 from __future__ import annotations
@@ -54,28 +54,28 @@ def test_leaves_make_up_terms_and_prefixes(documents: dict[str, int], least: int
         weights.update({plain[:size]: count for size in range(2, min(len(plain), 4) + 1)})
     choice = Choice({term: count for term, count in documents.items() if count >= least},
                     {prefix: weight for prefix, weight in weights.items() if weight >= least})
-    leaves = {term: choice.leaf(term, least) for term in documents}
-    for term, leaf in leaves.items():
-        nodes = set() if leaf is None else set(choice.nodes(leaf))
+    groups = {term: choice.group(term, least) for term in documents}
+    for term, group in groups.items():
+        nodes = set() if group is None else set(choice.nodes(group))
         assert nodes == {(term, False) for _ in range(term in choice.terms)} | {
             (prefix, True) for prefix in choice.prefixes if plain_start(term).startswith(prefix)}
-        assert leaf is not None or plain_start(term)[:1] in ("", "é")
+        assert group is not None or plain_start(term)[:1] in ("", "é")
     families: dict[str, int] = {}
-    for term, leaf in leaves.items():
-        if leaf is not None and len(plain_start(term)) > 1:
-            assert families.setdefault(term[:2], choice.families.of_leaf(leaf)) == choice.families.of_leaf(leaf)
+    for term, group in groups.items():
+        if group is not None and len(plain_start(term)) > 1:
+            assert families.setdefault(term[:2], choice.families.of_group(group)) == choice.families.of_group(group)
     assert Choice.parse(choice.as_json()).as_json() == choice.as_json()
 
 
 def test_leaves_of_pairs() -> None:
     pairs = ChosenPairs([*pair_keys("of", "them"), "a*:of s"], ["of", "the"])
     choice = Choice({"of": 9, "the": 8}, {}, pairs)
-    leaves = choice.families.pairs["of"]
-    assert [leaves.leaf(right) for right in ("them", "theme", "the", "sea", "man")] == [
+    groups = choice.families.pairs["of"]
+    assert [groups.group(right) for right in ("them", "theme", "the", "sea", "man")] == [
         "of them", "of them ", "of the", "of s ", None]
-    assert set(leaves.nodes("of them")) == {("of them", False), *((f"of {'them'[:size]}", True) for size in range(1, 5))}
-    assert set(leaves.nodes("of them ")) == {(f"of {'them'[:size]}", True) for size in range(1, 5)}
-    assert set(leaves.nodes("of the")) == {("of the", False), ("of t", True), ("of th", True), ("of the", True)}
+    assert set(groups.nodes("of them")) == {("of them", False), *((f"of {'them'[:size]}", True) for size in range(1, 5))}
+    assert set(groups.nodes("of them ")) == {(f"of {'them'[:size]}", True) for size in range(1, 5)}
+    assert set(groups.nodes("of the")) == {("of the", False), ("of t", True), ("of th", True), ("of the", True)}
     number = choice.families.of_pairs("of")
-    assert choice.families.pair_leaves(number) is leaves and choice.families.pair_leaves(0) is None
-    assert Choice.parse(choice.as_json()).families.pairs["of"].leaf("theme") == "of them "
+    assert choice.families.pair_groups(number) is groups and choice.families.pair_groups(0) is None
+    assert Choice.parse(choice.as_json()).families.pairs["of"].group("theme") == "of them "

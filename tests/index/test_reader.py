@@ -30,7 +30,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.base.docids import DocIds, from_bytes
-from svcd.index import bitmap_blocks, fts_segments, materialized, materialized_build, materialized_choice, pair_reader, schema, term_reader, writer as index_writer
+from svcd.index import bitmap_blocks, fts_queries, materialized, materialized_build, materialized_choice, pair_reader, schema, term_reader, writer as index_writer
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import Cache
 from svcd.index.materialized_reader import MaterializedReader
@@ -409,14 +409,14 @@ def test_what_is_written_during_a_build_is_in_its_sets(history: list[list[tuple[
 
 
 def has_leaves(connection: sqlite3.Connection) -> bool:
-    """Are leaves of some documents stored?"""
+    """Are groups of some documents stored?"""
     table = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'materialized_leaves'").fetchone()
     return table is not None and connection.execute("SELECT 1 FROM materialized_leaves LIMIT 1").fetchone() is not None
 
 
 def test_sets_are_of_use_as_they_are_made_whatever_was_written_before(writer: IndexWriter, tmp_path: Path,
                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
-    """Too much for readers to bring sets up to date, while leaves were gathered."""
+    """Too much for readers to bring sets up to date, while groups were gathered."""
     materialize_everything(monkeypatch)
     monkeypatch.setattr(materialized_build, "_COMMIT_S", 1e-6)
     monkeypatch.setattr("svcd.index.read_transaction.MOST_WRITTEN", 1)
@@ -494,7 +494,7 @@ def test_sets_once_made_the_postings_are_in_one_segment(writer: IndexWriter, tmp
     """Merging goes on after an interruption, and finds what was merged."""
     materialize_everything(monkeypatch)
     monkeypatch.setattr(materialized_build, "_COMMIT_S", 1e-6)
-    monkeypatch.setattr(fts_segments, "_PAGES_AT_ONCE", 1)
+    monkeypatch.setattr(fts_queries, "_PAGES_AT_ONCE", 1)
     path = tmp_path / "index.sqlite"
     for start in range(0, 3_000, 1_000):
         with writer.transaction():
@@ -502,7 +502,7 @@ def test_sets_once_made_the_postings_are_in_one_segment(writer: IndexWriter, tmp
     with closing(sqlite3.connect(path)) as connection:
         def segments() -> list[int]:
             return [connection.execute(f"SELECT count(DISTINCT segid) FROM {table}_idx").fetchone()[0]
-                    for table in fts_segments.TABLES]
+                    for table in fts_queries.TABLES]
 
         assert min(segments()) > 1
         writer.materialize_postings(lambda: ("w:word", 0) in stored_sets(path) and not has_leaves(connection))
@@ -519,14 +519,14 @@ def test_clearing_an_index_ends_a_build(writer: IndexWriter, tmp_path: Path, mon
     path = tmp_path / "index.sqlite"
     with writer.transaction():
         writer.write([change(0, {"f": ["apple", "word"]})])
-    leaves = "SELECT 1 FROM sqlite_master WHERE name = 'materialized_leaves'"
+    groups = "SELECT 1 FROM sqlite_master WHERE name = 'materialized_leaves'"
     monkeypatch.setattr(materialized_build, "_COMMIT_S", 1e-6)
     with closing(sqlite3.connect(path)) as connection:
-        writer.materialize_postings(lambda: connection.execute(leaves).fetchone() is not None)
-        assert connection.execute(leaves).fetchone()
+        writer.materialize_postings(lambda: connection.execute(groups).fetchone() is not None)
+        assert connection.execute(groups).fetchone()
         with writer.transaction():
             writer.clear()
-        assert not connection.execute(leaves).fetchone()
+        assert not connection.execute(groups).fetchone()
     with writer.transaction():
         writer.write([change(0, {"f": ["word"]})])
     writer.materialize_postings(lambda: False)

@@ -90,17 +90,17 @@ def test_a_file_that_cannot_be_opened_on_a_full_disk_says_so(films: TaskHarness,
 
 def test_a_full_disk_is_known_by_what_was_free_before_the_log_was_truncated(films: TaskHarness,
                                                                              monkeypatch: pytest.MonkeyPatch) -> None:
-    free, cut_log = [LOW_BYTES - 1], IndexWriter.cut_log
+    free, truncate_wal = [LOW_BYTES - 1], IndexWriter.truncate_wal
 
     def without_room(*_: Any) -> NoReturn:
         raise sqlite_error(sqlite3.SQLITE_IOERR_SHMSIZE)
 
     def making_room(writer: IndexWriter) -> None:
         free[0] = LOW_BYTES
-        cut_log(writer)
+        truncate_wal(writer)
 
     monkeypatch.setattr(IndexWriter, "write", without_room)
-    monkeypatch.setattr(IndexWriter, "cut_log", making_room)
+    monkeypatch.setattr(IndexWriter, "truncate_wal", making_room)
     monkeypatch.setattr(disk_space, "disk_bytes", lambda _: (free[0], 1 << 40))
     added = films.add([{"id": 7}])
     films.runner.step()

@@ -11,8 +11,8 @@ from typing import Iterator
 
 import pytest
 
-from svcd.index import fts_segments
-from svcd.index.fts_segments import begin_merge, go_on
+from svcd.index import fts_queries
+from svcd.index.fts_queries import begin_merge, continue_merge
 
 DOCUMENTS = 20_000
 
@@ -20,7 +20,7 @@ DOCUMENTS = 20_000
 @pytest.fixture
 def writer(monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Connection]:
     """A table "terms" of three segments; each step of a merge is short."""
-    monkeypatch.setattr(fts_segments, "_PAGES_AT_ONCE", 1)
+    monkeypatch.setattr(fts_queries, "_PAGES_AT_ONCE", 1)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         connection.execute("CREATE VIRTUAL TABLE terms USING fts5(c0)")
         for start in range(3):
@@ -43,18 +43,18 @@ def found(connection: sqlite3.Connection, word: str) -> list[int]:
 def test_1_all_segments_become_one(writer: sqlite3.Connection) -> None:
     begin_merge(writer, "terms")
     steps = 1
-    while go_on(writer, "terms"):
+    while continue_merge(writer, "terms"):
         steps += 1
     assert len(segments(writer)) == 1 and steps > 3
     assert found(writer, "word") == [*range(DOCUMENTS)] and found(writer, "word77") == [77]
     begin_merge(writer, "terms")  # nothing to do
-    assert not go_on(writer, "terms")
+    assert not continue_merge(writer, "terms")
 
 
 def test_2_what_is_written_meanwhile_does_not_begin_the_merge_again(writer: sqlite3.Connection) -> None:
     begin_merge(writer, "terms")
     steps = 1
-    while go_on(writer, "terms"):
+    while continue_merge(writer, "terms"):
         steps += 1
         if steps < 4:
             writer.execute("INSERT INTO terms(rowid, c0) VALUES (?, 'late')", (DOCUMENTS + steps,))

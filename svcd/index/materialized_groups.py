@@ -1,0 +1,132 @@
+"""Gathers groups from documents: the first half of building materialized postings. See svcd.index.materialized_choice.
+
+A portion of the documents is within one bitmap block. For each group it has a bitmap of *encoded positions*: position number *
+65,536 + the lower 16 bits of the docid. The position number is the index of a bucketed position in BUCKETS, FIRST_COLUMN + an FTS
+column, or 0 for pairs. So one bitmap has the documents of a group at all positions and in all columns, a container each.
+
+Words are handled for hundreds of documents at once, field by field, with functions that run in C: some 0.5 us a word.
+"""
+from __future__ import annotations
+
+import marshal
+from array import array
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from itertools import chain, compress, islice, repeat
+from operator import add
+
+from svcd.base.docids import DocIds, union_of
+from svcd.base.positions import bucketed_position
+from svcd.index.bitmap_blocks import BLOCK_BITS
+from svcd.index.fts_encoding import BUCKETS, SEPARATOR_MARK
+from svcd.index.materialized_choice import LETTERS, Choice, Families, PairGroups
+from svcd.index.schema import SHARED_COLUMN
+
+FIRST_COLUMN = 32
+_ALL_NUMBERS = FIRST_COLUMN + SHARED_COLUMN + 1
+DOCIDS_OF_BLOCK = (1 << BLOCK_BITS) - 1  # the bits of a docid that identify it within its block
+_SEVEN_GAPS = " " * 8
+_BETWEEN_ROWS = "  "  # a gap, so that no pair extends from one document into the next
+_BUCKETED = DocIds(range(FIRST_COLUMN << BLOCK_BITS))
+
+GroupRow = tuple[int, int, int, bytes]  # family, bitmap block, number of the portion, marshalled {group: encoded positions}
+# The newest format that every Python from 3.11 on reads: a data folder outlives the interpreter that wrote it.
+_MARSHAL_FORM = 4
+_discard = deque[None](maxlen=0).extend
+
+
+class _TermPositions(dict[str, "array[int]"]):
+    """Term -> the encoded positions of its group. least: number of documents from which a term is common."""
+
+    def __init__(self, choice: Choice, least: int) -> None:
+        self.groups: defaultdict[str | None, array[int]] = defaultdict(lambda: array("I"))
+        self._choice = choice
+        self._least = least
+
+    def __missing__(self, term: str) -> array[int]:
+        encoded = self[term] = self.groups[self._choice.group(term, self._least)]
+        return encoded
+
+
+class _PairPositions(dict[str, "array[int]"]):
+    """Right term -> the encoded positions of the group of its pair."""
+
+    def __init__(self, pairs: PairGroups) -> None:
+        self.groups: defaultdict[str | None, array[int]] = defaultdict(lambda: array("I"))
+        self._pairs = pairs
+        self[""] = self.groups[None]
+
+    def __missing__(self, right: str) -> array[int]:
+        encoded = self[right] = self.groups[self._pairs.group(right)]
+        return encoded
+
+
+class GroupGatherer:
+    """Gathers the groups of a portion of the documents, all in one bitmap block. size: number of encoded positions of words."""
+
+    def __init__(self, choice: Choice, least: int) -> None:
+        self._families = choice.families
+        self._terms = _TermPositions(choice, least)
+        self._pairs = {left: _PairPositions(pairs) for left, pairs in self._families.pairs.items()}
+        self._numbers: list[int] = []  # by position: the position number, shifted
+        self.size = 0
+
+    def add(self, rows: Iterable[tuple[int, str]]) -> None:
+        """Gather groups from rows of the forward index. rows: (docid, words)."""
+        fields: defaultdict[str, tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
+        for docid, forward in rows:
+            for line in forward.split("\n"):
+                column, _, row = line.partition("\t")
+                lows, texts = fields[column]
+                lows.append(docid & DOCIDS_OF_BLOCK)
+                texts.append(row)
+        for column, (lows, texts) in fields.items():
+            self._add_field(min(int(column), SHARED_COLUMN), lows, texts)
+
+    def _add_field(self, column: int, lows: Sequence[int], texts: Sequence[str]) -> None:
+        """Gather one field. lows: the lower 16 bits of the docids. texts: the row of the field of each document."""
+        joined = _BETWEEN_ROWS.join(texts)
+        if SEPARATOR_MARK in joined:
+            texts = [text.replace(SEPARATOR_MARK, _SEVEN_GAPS) for text in texts]
+            joined = _BETWEEN_ROWS.join(texts)
+        lengths = [text.count(" ") + 2 for text in texts]
+        terms = joined.split(" ")
+        documents = list(chain.from_iterable(map(repeat, lows, lengths)))
+        # Pairs of adjacent terms
+        after = list(map(self._pairs.get, terms))
+        groups = list(map(dict.__getitem__, filter(None, after), compress(islice(terms, 1, None), after)))
+        _discard(map(array.append, groups, compress(documents, after)))
+        # Terms
+        self._numbers += (_NUMBERS[bucketed_position(position)] << BLOCK_BITS
+                          for position in range(len(self._numbers), max(lengths)))
+        numbers = chain.from_iterable(map(self._numbers.__getitem__, map(slice, lengths)))
+        documents = list(compress(documents, terms))
+        groups = list(map(self._terms.__getitem__, filter(None, terms)))
+        _discard(map(array.append, groups, map(add, compress(numbers, terms), documents)))
+        _discard(map(array.append, groups, map((FIRST_COLUMN + column << BLOCK_BITS).__add__, documents)))
+        self.size += 2 * len(groups)
+
+    def rows(self, block: int, portion: int) -> list[GroupRow]:
+        """Return the rows of the portion, by family. portion: a number that is unique within this bitmap block."""
+        families: defaultdict[int, dict[str, bytes]] = defaultdict(dict)
+        letters: defaultdict[str, list[DocIds]] = defaultdict(list)
+        for group, encoded in self._terms.groups.items():
+            if group is not None:
+                positions = DocIds(encoded)
+                families[self._families.of_group(group)][group] = positions.serialize()
+                if group[0] in LETTERS:
+                    letters[group[0]].append(positions)
+        families[Families.LETTERS] = {letter: (union_of(sets) & _BUCKETED).serialize() for letter, sets in letters.items()}
+        for left, pairs in self._pairs.items():
+            families[self._families.of_pairs(left)] = {
+                group: DocIds(encoded).serialize() for group, encoded in pairs.groups.items() if group is not None}
+        return [(family, block, portion, marshal.dumps(groups, _MARSHAL_FORM)) for family, groups in families.items() if groups]
+
+
+def encoded_positions_of(docids: DocIds) -> DocIds:
+    """Return all encoded positions that documents of one bitmap block may have, in any group."""
+    lows = [docid & DOCIDS_OF_BLOCK for docid in docids]
+    return DocIds(array("I", chain.from_iterable(map((number << BLOCK_BITS).__add__, lows) for number in range(_ALL_NUMBERS))))
+
+
+_NUMBERS = {bucket: number for number, bucket in enumerate(BUCKETS)}
