@@ -1,6 +1,6 @@
-"""Embedders: texts of documents and queries become vectors, by a service or a local file (docs/embedders.md).
+"""Embedders turn texts of documents and queries into vectors, with a service or a local file (docs/embedders.md).
 
-`embedder_of` makes an embedder from its settings; `Embedders` keeps those in use. Errors are EmbeddingError.
+`embedder_of` builds an embedder from its settings; `Embedders` keeps the embedders in use. Errors are EmbeddingError.
 """
 from svcd.embedding.embedder import DEFAULT_SEARCH_DEADLINE_S, Embedder, Environment, RequestCounts
 from svcd.embedding.errors import EmbeddingError

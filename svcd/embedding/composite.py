@@ -1,4 +1,4 @@
-"""Embedders of two parts, one for queries and one for documents, whose vectors must be alike."""
+"""Embedders of two parts, one for queries and one for documents, which must produce similar vectors."""
 from __future__ import annotations
 
 import threading
@@ -27,9 +27,9 @@ class CompositeEmbedder:
 
     def __init__(self, search: Embedder, indexing: Embedder, sources: tuple[str, str], has_fragments: bool,
                  dimensions: int | None) -> None:
-        """sources: of both parts. has_fragments: then the parts are not compared, because texts alone do not suit them.
+        """sources: of both parts. has_fragments: the parts are not compared, because plain texts do not suit them.
 
-        dimensions: those found when the parts were compared; None when that was not done.
+        dimensions: found by an earlier comparison of the parts, or None.
         """
         self._search = search
         self._indexing = indexing
@@ -41,37 +41,32 @@ class CompositeEmbedder:
         self.requests_at_once = indexing.requests_at_once
 
     def dimensions(self) -> int:
-        """As in Embedder; compares both parts the first time."""
+        """As in Embedder; the first call compares both parts."""
         with self._lock:
-            if self._dimensions is None:
-                self._dimensions = self._compared()
-            return self._dimensions
-
-    def _compared(self) -> int:
-        at_search, at_indexing = self._search.dimensions(), self._indexing.dimensions()
-        if at_search != at_indexing:
-            raise EmbeddingError(
-                USER, f"{_FAILED}the dimensions of embeddings produced at search time and at indexing time don't match.\n"
-                      f"  - Search time dimensions: {at_search}\n  - Indexing time dimensions: {at_indexing}\n"
-                      "  - Note: Dimensions of embeddings produced by both embedders are required to match.")
-        if self._is_comparable:
-            for left, right in zip(_tested(self._search, "search"), _tested(self._indexing, "indexing")):
-                self._check_distance(cosine_distance(left, right))
-        return at_indexing
-
-    def _check_distance(self, distance: float) -> None:
-        if distance > MOST_DISTANCE:
-            raise EmbeddingError(
-                USER, f"{_FAILED}the embeddings produced at search time and indexing time are not similar enough.\n"
-                      f"  - angular distance {distance:.2f}\n  - Svc requires a maximum distance of {MOST_DISTANCE}.\n"
-                      f"  - Note: check that both embedders produce similar embeddings.{self._hint}")
+            if self._dimensions is not None:
+                return self._dimensions
+            at_search, at_indexing = self._search.dimensions(), self._indexing.dimensions()
+            if at_search != at_indexing:
+                raise EmbeddingError(
+                    USER, f"{_FAILED}the dimensions of embeddings produced at search time and at indexing time don't match.\n"
+                          f"  - Search time dimensions: {at_search}\n  - Indexing time dimensions: {at_indexing}\n"
+                          "  - Note: Dimensions of embeddings produced by both embedders are required to match.")
+            for left, right in zip(_tested(self._search, "search"), _tested(self._indexing, "indexing")
+                                   ) if self._is_comparable else ():
+                if (distance := cosine_distance(left, right)) > MOST_DISTANCE:
+                    raise EmbeddingError(
+                        USER, f"{_FAILED}the embeddings produced at search time and indexing time are not similar enough.\n"
+                              f"  - angular distance {distance:.2f}\n  - Svc requires a maximum distance of {MOST_DISTANCE}.\n"
+                              f"  - Note: check that both embedders produce similar embeddings.{self._hint}")
+            self._dimensions = at_indexing
+            return at_indexing
 
     def embed(self, inputs: Sequence[Any], counts: RequestCounts | None = None) -> list[array[float]]:
-        """As in Embedder, by the part for documents."""
+        """As in Embedder, with the part for documents."""
         return self._indexing.embed(inputs, counts)
 
     def embed_query(self, q: str | None, media: Any = None, within_s: float = DEFAULT_SEARCH_DEADLINE_S) -> array[float]:
-        """As in Embedder, by the part for queries; not for media."""
+        """As in Embedder, with the part for queries; media are not supported."""
         if media is not None or q is None:
             raise EmbeddingError(USER, NO_MEDIA)
         return self._search.embed_query(q, None, within_s)

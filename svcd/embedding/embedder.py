@@ -1,4 +1,4 @@
-"""What all embedders have in common: their methods, what they need of the process, and their counts of requests."""
+"""The interface of embedders, their environment in the process, and their counts of requests."""
 from __future__ import annotations
 
 import os
@@ -14,14 +14,14 @@ from typing import Any, Protocol
 from svcd.embedding.errors import EmbeddingError
 from svcd.remote.guard import Guard
 
-# How long a search waits for the vector of its query, retries included; then words alone must do.
+# How long a search waits for the vector of its query, retries included; after that it uses only the words.
 DEFAULT_SEARCH_DEADLINE_S = 3.0
-# Where files of models are, unless the environment says another folder.
+# The default folder of model files; the environment variable overrides it.
 MODELS_VARIABLE, DEFAULT_MODELS = "SVC_EMBEDDER_FILES_PATH", "embedders"
 
 
 class RequestCounts:
-    """Requests to services: shown with the batch. Any thread may add."""
+    """Counts of requests to services, which the batch shows. Any thread may add."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,11 +40,11 @@ class RequestCounts:
 
 @dataclass(frozen=True)
 class Environment:
-    """What embedders need of their process.
+    """The environment of embedders in their process.
 
-    guard: which hosts may be called. variables: those of the environment (keys and addresses that settings leave out, time-outs,
-    the folder of local models). query_cache_entries: vectors of queries kept per embedder; 0 keeps none. The others are
-    replaced in tests: clock (seconds), wait (until an event is set or so many seconds are over) and randomness (0 to 1).
+    guard: which hosts may be called. variables: of the environment (keys and addresses that settings leave out, time-outs, the
+    folder of local models). query_cache_entries: cached query vectors per embedder; 0 disables the cache. Tests replace the other
+    fields: clock (seconds), wait (until an event is set or the given seconds are over) and random (0 to 1).
     """
 
     guard: Guard = field(default_factory=Guard)
@@ -60,7 +60,7 @@ class Environment:
         return Path(self.variables.get(MODELS_VARIABLE) or DEFAULT_MODELS)
 
     def seconds(self, variable: str, default: float) -> float:
-        """A duration of the environment; the default when there is none, or none that can be read."""
+        """Return a duration from an environment variable; the default if it is missing or not a number."""
         try:
             return max(float(self.variables.get(variable) or default), 0.001)
         except ValueError:
@@ -70,30 +70,29 @@ class Environment:
 class Embedder(Protocol):
     """Turns texts into vectors of equal length. Any thread may call any method."""
 
-    # How many inputs one request carries: 1 or 10. embed() takes any number and makes requests of it.
+    # Inputs per request: 1 or 10. embed() takes any number of inputs and divides them into requests.
     inputs_per_request: int
-    # How many requests embed() makes at once. Callers collect inputs_per_request * requests_at_once inputs, or a multiple.
+    # Concurrent requests of embed(). Callers collect inputs_per_request * requests_at_once inputs, or a multiple.
     requests_at_once: int
 
     def dimensions(self) -> int:
-        """The length of the vectors. Asks the service, once, with the text `test`, when settings do not say it.
+        """Return the length of the vectors. Unless settings give it, asks the service once, with the text `test`.
 
         Raises EmbeddingError.
         """
 
     def embed(self, inputs: Sequence[Any], counts: RequestCounts | None = None) -> list[array[float]]:
-        """One vector per input, in the order of the inputs; waits through retries, which may take minutes.
+        """Return one vector per input, in the order of the inputs. Waits for retries, which may take minutes.
 
-        inputs: rendered document templates (str); with indexing fragments, rendered fragments (any JSON value). Equal inputs
-        are sent as often as they are given. counts: to which requests are added. Raises EmbeddingError; then no vector is
-        returned. abort() ends it.
+        inputs: rendered document templates (str); with indexing fragments, rendered fragments (any JSON value). Equal inputs are
+        sent repeatedly. counts: counts the requests. Raises EmbeddingError if any input fails. abort() ends the call.
         """
 
     def embed_query(self, q: str | None, media: Any = None, within_s: float = DEFAULT_SEARCH_DEADLINE_S) -> array[float]:
-        """The vector of a query, within so many seconds; from the cache when there is one.
+        """Return the vector of a query within `within_s` seconds, from the cache if possible.
 
-        q: None when the search has none. media: the value of the search's `media`, or None. Raises EmbeddingError.
+        q: None in a search without `q`. media: the value of the search's `media`, or None. Raises EmbeddingError.
         """
 
     def abort(self) -> None:
-        """End what is in progress in other threads (the daemon stops, or the task is canceled); they raise EmbeddingError."""
+        """End calls of other threads (the daemon stops, or the task is canceled); they raise EmbeddingError."""

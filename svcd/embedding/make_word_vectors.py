@@ -1,8 +1,8 @@
 """The command that makes a file of word vectors from text: `python -m svcd.embedding.make_word_vectors IN OUT`.
 
-Each line of IN is a word and its numbers, separated by spaces, frequent words first, as files of GloVe, fastText and word2vec
-are; the first line may give the counts of words and numbers. Words are brought into the form that terms of texts have, and
-weighted by how rare they are: a / (a + p), where p is how frequent a word of this rank is in texts.
+Each line of IN has a word and its numbers, separated by spaces, frequent words first, like the files of GloVe, fastText and
+word2vec; the first line may give the counts of words and numbers. Words are normalized like the terms of texts and weighted by
+rarity: a / (a + p), where p is the estimated frequency of the word in texts, from its rank.
 """
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from svcd.vectors.vector import norm
 DEFAULT_WORDS = 200_000
 # From Arora, Liang and Ma, "A simple but tough-to-beat baseline for sentence embeddings" (2017), where it is 0.0001 to 0.001.
 SMOOTHING = 1e-4
-# The share of the most frequent word of a language in its texts, as of "the".
+# The share of the most frequent word of a language in its texts, such as "the".
 FIRST_FREQUENCY = 0.07
 _STEPS = 127
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Read one file and write the other. Exits with a message for what is not right."""
+    """Read one file and write the other. Exits with a message on errors."""
     parser = argparse.ArgumentParser(prog="python -m svcd.embedding.make_word_vectors", description=(
-        "Make a file of word vectors for the embedder source staticFile from a text file such as those of GloVe."))
+        "Make a file of word vectors for the embedder source staticFile from a text file, for example one of GloVe."))
     parser.add_argument("source", type=Path, help="lines of a word and its numbers, frequent words first")
     parser.add_argument("target", type=Path, help="the file to make; its name ends with .vectors")
     parser.add_argument("--words", type=int, default=DEFAULT_WORDS, help="how many words are taken (default: %(default)s)")
@@ -43,10 +43,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def read_words(lines: Iterable[str], most: int) -> tuple[int, dict[str, array[float]]]:
-    """(dimensions, {term: vector}) of the first words, most frequent first. Raises ValueError for a line that is not right.
+    """Return (dimensions, {term: vector}) of the first words, most frequent first. Raises ValueError for an invalid line.
 
-    A word that has another form as a term, such as one with capitals, counts once: the most frequent form. Words that are
-    several terms are left out.
+    Words with the same term, such as capitalized forms, count once: the most frequent form. Words that consist of several terms
+    are left out.
     """
     words: dict[str, array[float]] = {}
     dimensions = 0
@@ -61,7 +61,8 @@ def read_words(lines: Iterable[str], most: int) -> tuple[int, dict[str, array[fl
             vector = array("f", map(float, rest[-dimensions:]))
         except ValueError:
             raise ValueError(f"line {number} is not a word and {dimensions} numbers") from None
-        term = _term(" ".join([name, *rest[:-dimensions]]))
+        tokens = shared_analyzer().tokens(" ".join([name, *rest[:-dimensions]]))
+        term = tokens[0].lemma if len(tokens) == 1 and tokens[0].kind is WORD else None
         if term and term not in words:
             words[term] = vector
             if len(words) == most:
@@ -71,19 +72,14 @@ def read_words(lines: Iterable[str], most: int) -> tuple[int, dict[str, array[fl
     return dimensions, words
 
 
-def _term(word: str) -> str | None:
-    """A word as terms of texts are; None when it is several, or none."""
-    tokens = shared_analyzer().tokens(word)
-    return tokens[0].lemma if len(tokens) == 1 and tokens[0].kind is WORD else None
-
-
 def weighted(words: dict[str, array[float]], dimensions: int) -> Iterator[tuple[str, WordVector]]:
-    """The words with weights, their vectors without what all have in common, in a unit of which the average length is 1.
+    """Yield the words with weighted vectors, after subtracting their common part; the average length becomes 1.
 
-    Lengths stay different: with GloVe's vectors and the weights, neighbours of films share more genres so than with equal
-    lengths (by 0.264 to 0.254; 0.250 without all this, 0.119 by chance).
+    Weights follow Zipf's law: the word of rank r is 1 / r times as frequent as the first one. Lengths stay different: with
+    GloVe's vectors and the weights, neighbouring films then share more genres than with equal lengths (by 0.264 to 0.254; 0.250
+    without all this, 0.119 by chance).
     """
-    weights = _weights(len(words))
+    weights = [SMOOTHING / (SMOOTHING + FIRST_FREQUENCY / rank) for rank in range(1, len(words) + 1)]
     common = [0.0] * dimensions
     for vector, weight in zip(words.values(), weights):
         common = list(map(add, common, (number * weight for number in vector)))
@@ -95,11 +91,6 @@ def weighted(words: dict[str, array[float]], dimensions: int) -> Iterator[tuple[
         largest = max(map(abs, special)) or 1.0
         steps = array("b", (round(number / largest * _STEPS) for number in special))
         yield word, WordVector(weight * largest / _STEPS / unit, steps)
-
-
-def _weights(count: int) -> list[float]:
-    """The weights of words by rank, from Zipf's law: the word of rank r is 1 / r times as frequent as the first one."""
-    return [SMOOTHING / (SMOOTHING + FIRST_FREQUENCY / rank) for rank in range(1, count + 1)]
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Embedders that ask a service: any with a JSON interface (`rest`), OpenAI and those like it, Ollama."""
+"""Embedders that call a service: any with a JSON interface (`rest`), OpenAI and compatible services, Ollama."""
 from __future__ import annotations
 
 import threading
 from array import array
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from functools import partial
 from typing import Any
 
 from svcd.base import json_text, logs
@@ -13,16 +13,15 @@ from svcd.base.errors import ApiError
 from svcd.embedding import errors
 from svcd.embedding.embedder import DEFAULT_SEARCH_DEADLINE_S, Environment, RequestCounts
 from svcd.embedding.errors import USER, EmbeddingError, ServiceError
-from svcd.embedding.query_cache import QueryCache
 from svcd.embedding.service import REST, Endpoint, Service, Wording
 from svcd.embedding.tokens import MOST_TOKENS, first_tokens, shorter_texts
 from svcd.schema.embedder_settings import OPEN_AI_MODELS, USELESS, fragments, parse_fragments
 from svcd.schema.exchange_templates import EMBEDDING, REPEAT, TEXT, TemplateMismatch, request_template, response_template
 from svcd.templates import JsonTemplate, TemplateError, search_variables
 
-# How many texts a request carries where the service takes several.
+# Texts per request, for services that take several.
 TEXTS_PER_REQUEST = 10
-# Requests are waited for, not worked on: more of them at once mean less waiting, up to what small services stand.
+# Most of the time is spent waiting for responses. More concurrent requests mean less waiting, up to the limit of small services.
 REQUESTS_AT_ONCE = 8
 TEST_TEXT = "test"
 OPEN_AI_URL = "https://api.openai.com/v1/embeddings"
@@ -33,12 +32,15 @@ _OPEN_AI = Wording("OpenAI", "\n  - Hint: Check the `apiKey` parameter in the em
                              "`SVC_OPENAI_API_KEY` and `OPENAI_API_KEY` environment variables")
 _OLLAMA = Wording("Ollama")
 
-# Makes a request: (what is put into it, how many vectors it must have) -> these. Raises EmbeddingError.
+# Longer queries are not cached: they are seldom repeated, and the cache is limited by entries only.
+MOST_CACHED_BYTES = 2000
+
+# Sends one request: (the inputs to inject, expected number of vectors) -> vectors. Raises EmbeddingError.
 Send = Callable[[Sequence[Any], int], "list[array[float]]"]
 
 
 class RestEmbedder:
-    """An embedder of the source `rest`, and what the other services have in common with it. See embedder.Embedder."""
+    """An embedder of the source `rest`, and the base class for the other services. See embedder.Embedder."""
 
     requests_at_once = REQUESTS_AT_ONCE
     no_media = ("`media` requested, and the configuration has source `rest`, but the configuration doesn't have "
@@ -46,9 +48,9 @@ class RestEmbedder:
 
     def __init__(self, endpoint: Endpoint, environment: Environment, dimensions: int | None,
                  has_fragments: bool = False, search_fragments: Mapping[str, Any] | None = None) -> None:
-        """dimensions: None when the service must be asked. has_fragments: inputs are rendered fragments, not texts.
+        """dimensions: None to ask the service. has_fragments: inputs are rendered fragments, not texts.
 
-        search_fragments: which make inputs of queries; None when the text of a query is the input.
+        search_fragments: build the inputs of queries; None to use the text of the query.
         """
         self._service = Service(endpoint, environment)
         self._environment = environment
@@ -57,7 +59,7 @@ class RestEmbedder:
             name: JsonTemplate.parse(value) for name, value in search_fragments.items()}
         self._has_fragments = has_fragments
         self.inputs_per_request = TEXTS_PER_REQUEST if endpoint.request.is_repeated else 1
-        self._cache = QueryCache(environment.query_cache_entries)
+        self._cache = _QueryCache(environment.query_cache_entries)
         self._lock = threading.Lock()
         self._asking = threading.Lock()
         self._running: set[threading.Event] = set()
@@ -70,19 +72,17 @@ class RestEmbedder:
 
     def _asked_dimensions(self, deadline: float | None) -> int:
         with self._asking:
-            if self._dimensions is None:
-                self._dimensions = self._measured(deadline)
+            if self._dimensions is not None:
+                return self._dimensions
+            if self._has_fragments:
+                raise EmbeddingError(USER, "cannot infer `dimensions` for an embedder using `indexingFragments`.\n  - Note: "
+                                           "Specify `dimensions` explicitly or don't use `indexingFragments`.")
+            try:
+                with _Run(self._running, self._lock) as stop:
+                    self._dimensions = len(self._request([TEST_TEXT], None, stop, None, deadline)[0])
+            except EmbeddingError as failure:
+                raise errors.unknown_dimensions(failure) from None
             return self._dimensions
-
-    def _measured(self, deadline: float | None) -> int:
-        if self._has_fragments:
-            raise EmbeddingError(USER, "cannot infer `dimensions` for an embedder using `indexingFragments`.\n  - Note: Specify "
-                                       "`dimensions` explicitly or don't use `indexingFragments`.")
-        try:
-            with _Run(self._running, self._lock) as stop:
-                return len(self._request([TEST_TEXT], None, stop, None, deadline)[0])
-        except EmbeddingError as failure:
-            raise errors.unknown_dimensions(failure) from None
 
     # Vectors
 
@@ -92,23 +92,18 @@ class RestEmbedder:
         size = self.inputs_per_request
         parts = [inputs[start:start + size] for start in range(0, len(inputs), size)]
         with _Run(self._running, self._lock) as stop:
-            found = self._at_once([partial(self._request, part, dimensions, stop, counts, None) for part in parts], stop)
-        return [vector for vectors in found for vector in vectors]
-
-    def _at_once(self, calls: Sequence[Callable[[], list[array[float]]]], stop: threading.Event) -> list[list[array[float]]]:
-        """The results of the calls, several at a time; the first error ends the others."""
-        if len(calls) < 2:
-            return [call() for call in calls]
-        with ThreadPoolExecutor(min(len(calls), self.requests_at_once), "svcd-embedding") as pool:
-            futures = [pool.submit(call) for call in calls]
-            done, waiting = wait(futures, return_when=FIRST_EXCEPTION)
-            failed = [future for future in futures if future in done and future.exception() is not None]
-            if failed:
-                stop.set()
-                for future in waiting:
-                    future.cancel()
-                raise failed[0].exception()  # type: ignore[misc]  # those that are done without one are not in it
-            return [future.result() for future in futures]
+            if len(parts) < 2:
+                return [vector for part in parts for vector in self._request(part, dimensions, stop, counts, None)]
+            with ThreadPoolExecutor(min(len(parts), self.requests_at_once), "svcd-embedding") as pool:
+                futures = [pool.submit(self._request, part, dimensions, stop, counts, None) for part in parts]
+                done, waiting = wait(futures, return_when=FIRST_EXCEPTION)
+                failed = [future for future in futures if future in done and future.exception() is not None]
+                if failed:  # the first error ends the other requests
+                    stop.set()
+                    for future in waiting:
+                        future.cancel()
+                    raise failed[0].exception()  # type: ignore[misc]  # `failed` has only calls with an exception
+                return [vector for future in futures for vector in future.result()]
 
     def embed_query(self, q: str | None, media: Any = None, within_s: float = DEFAULT_SEARCH_DEADLINE_S) -> array[float]:
         """As in Embedder."""
@@ -125,7 +120,7 @@ class RestEmbedder:
         return vector
 
     def _prompt(self, q: str | None, media: Any) -> Any:
-        """What is embedded for a query: its text, or the one search fragment that can be rendered."""
+        """Return the input for a query: its text, or the only search fragment that can be rendered."""
         if self._search_fragments is None:
             if media is not None or q is None:
                 raise EmbeddingError(USER, self.no_media)
@@ -134,7 +129,7 @@ class RestEmbedder:
         for name, fragment in self._search_fragments.items():
             try:
                 rendered[name] = fragment.render(search_variables(q, media))
-            except TemplateError:  # it is not meant for this query
+            except TemplateError:  # the fragment does not suit this query
                 continue
         if len(rendered) == 1:
             return next(iter(rendered.values()))
@@ -149,11 +144,11 @@ class RestEmbedder:
         self, inputs: Sequence[Any], dimensions: int | None, stop: threading.Event, counts: RequestCounts | None,
         deadline: float | None,
     ) -> list[array[float]]:
-        """The vectors of so many inputs as one request carries. Raises EmbeddingError."""
+        """Return the vectors of the inputs of one request. Raises EmbeddingError."""
         return self._sent(inputs, lambda sent, count: self._service.vectors(sent, count, dimensions, stop, counts, deadline))
 
     def _sent(self, inputs: Sequence[Any], send: Send) -> list[array[float]]:
-        """What becomes of the inputs of a request, and of its errors."""
+        """Send the inputs of one request. Subclasses handle errors of their service."""
         return send(inputs, len(inputs))
 
     def abort(self) -> None:
@@ -165,7 +160,7 @@ class RestEmbedder:
 
 
 class _Run:
-    """A call in progress: a context with an event that abort() sets."""
+    """A running call: a context manager with an event that abort() sets."""
 
     def __init__(self, running: set[threading.Event], lock: threading.Lock) -> None:
         self._running = running
@@ -182,8 +177,34 @@ class _Run:
             self._running.discard(self._stop)
 
 
+class _QueryCache:
+    """The vectors of at most `entries` queries; the least recently used ones are dropped. Any thread may call."""
+
+    def __init__(self, entries: int) -> None:
+        self._entries = entries
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, array[float]] = OrderedDict()
+
+    def get(self, text: str) -> array[float] | None:
+        """Return the cached vector of a text, or None."""
+        with self._lock:
+            if text in self._kept:
+                self._kept.move_to_end(text)
+            return self._kept.get(text)
+
+    def put(self, text: str, vector: array[float]) -> None:
+        """Cache the vector of a text."""
+        if self._entries < 1 or len(text.encode("utf-8", "replace")) > MOST_CACHED_BYTES:
+            return
+        with self._lock:
+            self._kept[text] = vector
+            self._kept.move_to_end(text)
+            if len(self._kept) > self._entries:
+                self._kept.popitem(last=False)
+
+
 class OpenAiEmbedder(RestEmbedder):
-    """OpenAI, or a service with its interface. Texts that are too long for the model are shortened."""
+    """OpenAI, or a service with its interface. Texts that exceed the limit of the model are shortened."""
 
     no_media = errors.NO_MEDIA
 
@@ -198,10 +219,10 @@ class OpenAiEmbedder(RestEmbedder):
         return [self._shortened(text, refusal, send) for text in inputs]
 
     def _shortened(self, text: str, refusal: ServiceError | None, send: Send) -> array[float]:
-        """The vector of one text, of its first tokens, or of its beginning. refusal: of the text alone, if it was sent so."""
+        """Return the vector of one text, its first tokens, or its beginning. refusal: of the whole text, if it was sent alone."""
         tokens = first_tokens(text, self._environment.models)
         if tokens is not None and len(tokens) >= MOST_TOKENS:
-            return send(tokens, 1)[0]  # a request with token numbers instead of texts is one input
+            return send(tokens, 1)[0]  # token numbers instead of a text are one input
         for part in (text,) if tokens is not None else (text, *shorter_texts(text)):
             if part is text and refusal is not None:
                 continue
@@ -216,7 +237,7 @@ class OpenAiEmbedder(RestEmbedder):
 
 
 class OllamaEmbedder(RestEmbedder):
-    """Ollama, by one of its two interfaces. It does not know a model before somebody has pulled it."""
+    """Ollama, with one of its two interfaces. It can only use models that were pulled before."""
 
     no_media = errors.NO_MEDIA
 
@@ -237,7 +258,7 @@ class OllamaEmbedder(RestEmbedder):
 def rest_embedder(
     settings: Mapping[str, Any], environment: Environment, dimensions: int | None, is_part: bool = False,
 ) -> RestEmbedder:
-    """The embedder of settings of the source `rest`. Raises EmbeddingError.
+    """Return the embedder of settings of the source `rest`. Raises EmbeddingError.
 
     is_part: of a composite embedder, where queries do not use search fragments (quirk).
     """
@@ -254,7 +275,7 @@ def rest_embedder(
 
 
 def open_ai_embedder(settings: Mapping[str, Any], environment: Environment, dimensions: int | None) -> OpenAiEmbedder:
-    """The embedder of settings of the source `openAi`."""
+    """Return the embedder of settings of the source `openAi`."""
     model = settings["model"]
     native, may_be_fewer = OPEN_AI_MODELS.get(model, (None, True))
     wanted = settings.get("dimensions") if may_be_fewer else None
@@ -268,7 +289,7 @@ def open_ai_embedder(settings: Mapping[str, Any], environment: Environment, dime
 
 
 def ollama_embedder(settings: Mapping[str, Any], environment: Environment, dimensions: int | None) -> OllamaEmbedder:
-    """The embedder of settings of the source `ollama`. Raises EmbeddingError."""
+    """Return the embedder of settings of the source `ollama`. Raises EmbeddingError."""
     url = settings.get("url") or environment.variables.get(OLLAMA_URL_VARIABLE) or DEFAULT_OLLAMA_URL
     request: dict[str, Any] = {"model": settings["model"]}
     response: dict[str, Any]

@@ -1,10 +1,11 @@
-"""One embedding service over HTTP: requests of several inputs, retries with pauses, and errors in the words of the interface.
+"""One embedding service over HTTP: requests of several inputs, retries with pauses, and errors in the wording of the interface.
 
-Network errors, answers that are not JSON, 5xx and unknown statuses are tried again after pauses of 1, 10, 100 ms and so on,
-429 after 100 ms more or when the service says, other statuses not at all. See docs/embedders.md#requests-and-retries.
+Network errors, responses that are not JSON, 5xx and unknown statuses are retried after pauses of 1, 10, 100 ms and so on; 429
+after 100 ms more or when the service says; other statuses are not retried. See docs/embedders.md#requests-and-retries.
 """
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from array import array
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
 TIMEOUT_VARIABLE, DEFAULT_TIMEOUT_S = "SVC_EXPERIMENTAL_REST_EMBEDDER_TIMEOUT_SECONDS", 30.0
 PAUSE_VARIABLE, DEFAULT_LONGEST_PAUSE_S = "SVC_EXPERIMENTAL_REST_EMBEDDER_MAX_RETRY_DURATION_SECONDS", 60.0
 MOST_RETRIES = 10
-# After 429 each pause is so much longer.
+# After 429 each pause is longer by this.
 RATE_LIMIT_PAUSE_S = 0.1
-# Ten vectors of 4,096 numbers have about 1 MB of JSON. A service that sends more than this is broken or hostile.
+# Ten vectors of 4,096 numbers have about 1 MB of JSON. A service that sends more than 32 MB is broken or hostile.
 MOST_ANSWER_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
 class Wording:
-    """What messages say of one kind of service. name: before `server`. key_hint, request_hint: ends of two messages."""
+    """The wording of messages about one kind of service. name: before `server`. key_hint, request_hint: end two messages."""
 
     name: str
     key_hint: str = "\n  - Hint: Check the `apiKey` parameter in the embedder configuration"
@@ -47,7 +48,7 @@ REST = Wording("embedding", request_hint="\n  - Hint: check that the `request` i
 
 @dataclass(frozen=True)
 class Endpoint:
-    """How a service is called. api_key: None for none. headers: further ones, of the settings."""
+    """How to call a service. api_key: None without a key. headers: additional ones, from the settings."""
 
     url: str
     api_key: str | None
@@ -58,7 +59,7 @@ class Endpoint:
 
 
 class _Failed(Exception):
-    """One attempt failed. again_after_s: the pause before the next attempt, given the number of this one; None: do not retry."""
+    """One attempt failed. again_after_s: attempt number -> seconds to wait before the next one; None: do not retry."""
 
     def __init__(self, error: EmbeddingError, again_after_s: Callable[[int], float] | None) -> None:
         super().__init__(str(error))
@@ -67,7 +68,7 @@ class _Failed(Exception):
 
 
 class Service:
-    """Sends inputs to one endpoint. Any thread may call at once."""
+    """Sends inputs to one endpoint. Any thread may call concurrently."""
 
     def __init__(self, endpoint: Endpoint, environment: Environment) -> None:
         self._endpoint = endpoint
@@ -81,47 +82,40 @@ class Service:
         self, inputs: Sequence[Any], count: int, dimensions: int | None, stop: threading.Event,
         counts: RequestCounts | None = None, deadline: float | None = None,
     ) -> list[array[float]]:
-        """The vectors of one request. Raises EmbeddingError.
+        """Return the vectors of one request. Raises EmbeddingError.
 
-        inputs: what is put into the request. count: how many vectors are expected, each of `dimensions` numbers, if known.
-        stop: set to end pauses. deadline: by the clock of the environment; None when retries may take minutes.
+        inputs: injected into the request. count: number of vectors expected, each with `dimensions` numbers, if known. stop: set
+        to end pauses. deadline: by the clock of the environment; None if retries may take minutes.
         """
         body = json.dumps(self._endpoint.request.inject(inputs), ensure_ascii=False).encode("utf-8", "replace")
-        attempt = 0
-        while True:
+        for attempt in itertools.count():
             within_s = self._timeout_s if deadline is None else min(self._timeout_s, deadline - self._environment.clock())
             try:
                 vectors = self._attempt(body, count, dimensions, max(within_s, 0.001))
             except _Failed as failed:
-                self._report(failed.error, attempt, counts)
-                self._pause(failed, attempt, stop, deadline)
-                attempt += 1
+                if counts is not None:
+                    counts.add(failed.error)
+                logs.warn("request to an embedding service failed", attempt=attempt + 1, error=str(failed.error))
+                if failed.again_after_s is None or attempt >= MOST_RETRIES or stop.is_set():
+                    raise failed.error from None
+                pause_s = min(failed.again_after_s(attempt), self._longest_pause_s) * (0.5 + self._environment.random() / 2)
+                if deadline is not None and self._environment.clock() + pause_s >= deadline:
+                    raise failed.error from None
+                if self._environment.wait(stop, pause_s):
+                    raise stopped() from None
             else:
                 if counts is not None:
                     counts.add()
                 return vectors
+        raise AssertionError("the last attempt returns or raises")
 
     def abort(self) -> None:
-        """End requests in progress."""
+        """End running requests."""
         with self._lock:
             client = self._client
         if client is not None:
             client.abort()
 
-    def _report(self, error: EmbeddingError, attempt: int, counts: RequestCounts | None) -> None:
-        if counts is not None:
-            counts.add(error)
-        logs.warn("request to an embedding service failed", attempt=attempt + 1, error=str(error))
-
-    def _pause(self, failed: _Failed, attempt: int, stop: threading.Event, deadline: float | None) -> None:
-        """Wait before the next attempt. Raises the error when there is none."""
-        if failed.again_after_s is None or attempt >= MOST_RETRIES or stop.is_set():
-            raise failed.error from None
-        pause_s = min(failed.again_after_s(attempt), self._longest_pause_s) * (0.5 + self._environment.random() / 2)
-        if deadline is not None and self._environment.clock() + pause_s >= deadline:
-            raise failed.error from None
-        if self._environment.wait(stop, pause_s):
-            raise stopped() from None
 
     # One attempt
 
@@ -134,9 +128,13 @@ class Service:
         except ValueError as error:
             raise _Failed(EmbeddingError(
                 RUNTIME, f"error deserializing the response body as JSON:\n  - {error}"), _growing) from None
+        vectors: list[array[float]] = []
         try:
-            found = self._endpoint.response.extract(response)
-            vectors = [_vector(numbers) for numbers in found]
+            for numbers in self._endpoint.response.extract(response):
+                try:
+                    vectors.append(vector_of(numbers))
+                except OverflowError:  # an integer of more than 300 digits
+                    vectors.append(vector_of(max(-LARGEST, min(LARGEST, number)) for number in numbers))
         except TemplateMismatch as mismatch:
             raise _Failed(EmbeddingError(
                 RUNTIME, f"error extracting embeddings from the response:\n  - {mismatch}"), None) from None
@@ -151,27 +149,27 @@ class Service:
         return vectors
 
     def _answer(self, body: bytes, within_s: float) -> Answer:
+        from svcd.remote.client import Client  # loaded for the first request, because it loads urllib and OpenSSL
+
+        with self._lock:
+            client = self._client = self._client or Client(self._environment.guard, self._timeout_s)
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._endpoint.api_key:
             headers["Authorization"] = f"Bearer {self._endpoint.api_key}"
         try:
-            return self._sender().exchange(
+            return client.exchange(
                 self._endpoint.url, {**headers, **self._endpoint.headers}, body, within_s, MOST_ANSWER_BYTES)
         except Undelivered as failure:
             error = EmbeddingError(RUNTIME, f"could not reach embedding server:\n  - {failure}")
             raise _Failed(error, None if failure.is_final else _growing) from None
 
-    def _sender(self) -> Client:
-        """The client; made for the first request, because it loads urllib and OpenSSL."""
-        from svcd.remote.client import Client
-
-        with self._lock:
-            self._client = self._client or Client(self._environment.guard, self._timeout_s)
-            return self._client
-
     def _refused(self, answer: Answer) -> _Failed:
         status, words = answer.status, self._endpoint.wording
-        reply = self._reply(answer.body)
+        try:  # messages repeat the response, with key and headers masked
+            shown = shown_reply(answer.body.decode(), self._endpoint.api_key or "", *self._endpoint.headers.values())
+            reply = f"\n  - server replied with `{shown}`"
+        except UnicodeDecodeError:
+            reply = ""
         if status == 401:
             reason = f"could not authenticate against {words.name} server{reply}{words.key_hint}"
             return _Failed(ServiceError(USER, reason, status, ""), None)
@@ -179,7 +177,8 @@ class Service:
             reason = f"sent a bad request to embedding server{words.request_hint}"
             return _Failed(ServiceError(USER, reason, status, reply), None)
         if status == 429:
-            wait_s = _retry_after(answer.headers)
+            given = answer.headers.get("retry-after", "").strip()  # in seconds; a date is ignored
+            wait_s = float(given) if given.isascii() and given.isdigit() and len(given) < 10 else 0.0
             error = ServiceError(RUNTIME, "sent too many requests to embedding server", status, reply)
             return _Failed(error, lambda attempt: max(RATE_LIMIT_PAUSE_S + _growing(attempt), wait_s))
         if 500 <= status < 600:
@@ -189,28 +188,7 @@ class Service:
         error = ServiceError(UNDECIDED, reason, status, reply)
         return _Failed(error, None if 400 < status < 500 else _growing)
 
-    def _reply(self, body: bytes) -> str:
-        """What the service answered, as messages repeat it: without key and headers, should it contain those."""
-        try:
-            text = body.decode()
-        except UnicodeDecodeError:
-            return ""
-        return f"\n  - server replied with `{shown_reply(text, self._endpoint.api_key or '', *self._endpoint.headers.values())}`"
-
 
 def _growing(attempt: int) -> float:
-    """The pause in seconds after an attempt, counted from 0."""
+    """Return the pause in seconds after an attempt, counted from 0."""
     return float(10 ** attempt) / 1000
-
-
-def _retry_after(headers: Mapping[str, str]) -> float:
-    """The seconds that the service asks for; 0 when it does not, or names a date."""
-    given = headers.get("retry-after", "").strip()
-    return float(given) if given.isascii() and given.isdigit() and len(given) < 10 else 0.0
-
-
-def _vector(numbers: list[float]) -> array[float]:
-    try:
-        return vector_of(numbers)
-    except OverflowError:  # an integer of more than 300 digits
-        return vector_of(max(-LARGEST, min(LARGEST, number)) for number in numbers)

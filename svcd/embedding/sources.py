@@ -1,28 +1,28 @@
-"""Which embedder belongs to which settings, and those that a process keeps in use."""
+"""Builds embedders from settings, and keeps the embedders that a process uses."""
 from __future__ import annotations
 
 import json
 import threading
+from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from svcd.embedding.composite import CompositeEmbedder
-from svcd.embedding.embedder import Embedder, Environment
-from svcd.embedding.errors import USER, EmbeddingError
+from svcd.embedding.embedder import DEFAULT_SEARCH_DEADLINE_S, Embedder, Environment, RequestCounts
+from svcd.embedding.errors import NO_MEDIA, USER, EmbeddingError, user_provided
 from svcd.embedding.rest import ollama_embedder, open_ai_embedder, rest_embedder
 from svcd.embedding.static_file import static_file_embedder
-from svcd.embedding.user_provided import UserProvidedEmbedder
 from svcd.schema.embedder_settings import fragments, resolve_embedders
 
 Settings = Mapping[str, Any]
 
 
 def embedder_of(settings: Settings, environment: Environment, dimensions: int | None = None) -> Embedder:
-    """The embedder of one settings object, as it is stored or with its defaults. Nothing is called yet.
+    """Return the embedder of one settings object, stored or with defaults. It calls no service yet.
 
-    dimensions: those found out earlier for these settings, so that the service need not be asked again.
-    Raises EmbeddingError when the settings are not of use (templates of requests, fragments, address of ollama, missing file).
+    dimensions: found earlier for these settings, so that the service need not be asked again.
+    Raises EmbeddingError for invalid settings (templates of requests, fragments, address of ollama, missing file).
     """
     resolved = resolve_embedders({"": dict(settings)})[""]
     return _SOURCES[resolved["source"]](resolved, environment, dimensions)
@@ -40,15 +40,11 @@ def _hugging_face(settings: Settings, environment: Environment, dimensions: int 
 
 def _composite(settings: Settings, environment: Environment, dimensions: int | None) -> Embedder:
     parts = [settings["searchEmbedder"], settings["indexingEmbedder"]]
-    search, indexing = [_part(part, environment, dimensions) for part in parts]
+    search, indexing = [
+        rest_embedder(part, environment, dimensions, is_part=True) if part["source"] == "rest"
+        else _SOURCES[part["source"]](part, environment, dimensions) for part in parts]
     has_fragments = any(fragments(part, member) for part in parts for member in ("searchFragments", "indexingFragments"))
     return CompositeEmbedder(search, indexing, (parts[0]["source"], parts[1]["source"]), has_fragments, dimensions)
-
-
-def _part(settings: Settings, environment: Environment, dimensions: int | None) -> Embedder:
-    if settings["source"] == "rest":
-        return rest_embedder(settings, environment, dimensions, is_part=True)
-    return _SOURCES[settings["source"]](settings, environment, dimensions)
 
 
 _SOURCES: Mapping[str, Callable[[Settings, Environment, int | None], Embedder]] = {
@@ -62,10 +58,39 @@ _SOURCES: Mapping[str, Callable[[Settings, Environment, int | None], Embedder]] 
 }
 
 
-class Embedders:
-    """Embedders in use, kept by their settings, so that caches, dimensions and loaded files last longer than one search.
+class UserProvidedEmbedder:
+    """The embedder without a model: documents and searches bring their vectors. See embedder.Embedder."""
 
-    Any thread may call. The least recently used ones are dropped when there are more than `most`.
+    inputs_per_request = 1
+    requests_at_once = 1
+
+    def __init__(self, dimensions: int) -> None:
+        self._dimensions = dimensions
+
+    def dimensions(self) -> int:
+        """As in Embedder."""
+        return self._dimensions
+
+    def embed(self, inputs: Sequence[Any], counts: RequestCounts | None = None) -> list[array[float]]:
+        """Raise EmbeddingError if there are any inputs."""
+        if inputs:
+            raise user_provided(str(inputs[0]))
+        return []
+
+    def embed_query(self, q: str | None, media: Any = None, within_s: float = DEFAULT_SEARCH_DEADLINE_S) -> array[float]:
+        """Raise EmbeddingError."""
+        if media is not None or q is None:
+            raise EmbeddingError(USER, NO_MEDIA)
+        raise user_provided(q)
+
+    def abort(self) -> None:
+        """Do nothing: no call takes long."""
+
+
+class Embedders:
+    """Embedders in use, by their settings, so that caches, dimensions and loaded files outlast one search.
+
+    Any thread may call. Above `most` embedders, the least recently used ones are dropped.
     """
 
     def __init__(self, environment: Environment, most: int = 64) -> None:
@@ -75,7 +100,7 @@ class Embedders:
         self._kept: OrderedDict[str, Embedder] = OrderedDict()
 
     def get(self, settings: Settings, dimensions: int | None = None) -> Embedder:
-        """The embedder of these settings: a kept one or a new one. Raises EmbeddingError as embedder_of() does."""
+        """Return the embedder of these settings, kept or new. Raises EmbeddingError like embedder_of()."""
         key = json.dumps([settings, dimensions], sort_keys=True)
         with self._lock:
             if key not in self._kept:
@@ -86,7 +111,7 @@ class Embedders:
             return self._kept[key]
 
     def abort(self) -> None:
-        """End what is in progress in all of them."""
+        """End the running calls of all embedders."""
         with self._lock:
             kept = list(self._kept.values())
         for embedder in kept:

@@ -1,7 +1,7 @@
 """The embedder of the source `staticFile`: the mean of the vectors of a text's words, from one local file.
 
-Rare words count more than frequent ones, by weights in the file. A word that the file does not have gets a vector that follows
-from its letters alone: it is like that of no other word, so that names and numbers count as well. Nothing is sent anywhere.
+Weights in the file make rare words count more than frequent ones. A word missing in the file gets a vector derived from its
+letters, which resembles no other word, so that names and numbers count too. Nothing is sent anywhere.
 """
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import hashlib
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import sqrt
 from operator import mul
 from typing import Any, NamedTuple
@@ -20,18 +20,18 @@ from svcd.embedding.word_vectors import BadFile, WordVector, WordVectorFile
 from svcd.text.analyzer import WORD, shared_analyzer
 
 SUFFIX = ".vectors"
-# An unknown word counts as much as a known one of which the vector has this length, in the unit of files: a rare word has 1.
+# An unknown word counts as much as a known word with a vector of this length; a rare word has length 1.
 UNKNOWN_WEIGHT = 0.5
-# Words kept between texts: those of a language that are used often, 5 MB with 100 numbers.
+# Words cached between texts: the frequent words of a language, 5 MB with 100 numbers.
 _MOST_KEPT = 5000
 _ZERO = 128
-# Factors become integers of this unit. A lane has 64 bits: 8 for a step, up to 27 for a weight, the rest for millions of words.
+# Factors become integers in this unit. A lane has 64 bits: 8 for a step, up to 27 for a weight, the rest for millions of words.
 _WEIGHT_UNIT = 1 << 24
 _MOST_WEIGHT = 8.0
 
 
 def static_file_embedder(settings: Mapping[str, Any], environment: Environment, dimensions: int | None) -> StaticFileEmbedder:
-    """The embedder of settings of this source. Raises EmbeddingError when there is no such file, or another one."""
+    """Return the embedder of settings of this source. Raises EmbeddingError when the file is missing or invalid."""
     name = f"{settings['model']}{SUFFIX}"
     try:
         file = WordVectorFile(environment.models / name)
@@ -71,23 +71,22 @@ class StaticFileEmbedder:
         return self._vector(q)
 
     def abort(self) -> None:
-        """Nothing takes long."""
+        """Do nothing: no call takes long."""
 
     def _vector(self, text: str) -> array[float]:
-        """A vector of length 1: that of the sum of the words."""
+        """Return a vector of length 1: the sum of the words, scaled."""
         lanes = weights = 0
-        for word, times in Counter(self._words(text)).items():
+        words = (token.lemma for token in self._analyzer.tokens(text) if token.kind is WORD and token.lemma)
+        for word, times in Counter(words).items():
             kept = self._summand(word)
             weights += kept.weight * times
             lanes += kept.weight * times * kept.lanes
-        total = _numbers(lanes, weights, self._file.dimensions)
-        if not any(total):  # a text without words, or of words that cancel out: it is like no other
+        shift = weights * _ZERO
+        total = [number - shift for number in array("Q", lanes.to_bytes(8 * self._file.dimensions, sys.byteorder))]
+        if not any(total):  # a text without words, or words that cancel out: a vector that resembles no other
             total = list(_unknown("", self._file.dimensions).steps)
         length = sqrt(sum(map(mul, total, total)))
         return array("f", [number / length for number in total])
-
-    def _words(self, text: str) -> Iterator[str]:
-        return (token.lemma for token in self._analyzer.tokens(text) if token.kind is WORD and token.lemma)
 
     def _summand(self, word: str) -> _Summand:
         found = self._kept.get(word)
@@ -99,11 +98,11 @@ class StaticFileEmbedder:
         return found
 
 
-# Sums of vectors, all numbers at once: an integer has a lane of 64 bits for each of them. Ten times as fast as a loop.
+# Adds vectors with all numbers at once: an integer has a lane of 64 bits for each number. Ten times as fast as a loop.
 
 
 class _Summand(NamedTuple):
-    """A word vector. lanes: its steps plus _ZERO, so that none is negative."""
+    """A word vector. lanes: its steps plus _ZERO, which makes them non-negative."""
 
     weight: int
     lanes: int
@@ -115,15 +114,8 @@ def _summand(vector: WordVector) -> _Summand:
     return _Summand(weight, int.from_bytes(shifted.tobytes(), sys.byteorder))
 
 
-def _numbers(lanes: int, weights: int, dimensions: int) -> list[int]:
-    """The sum of steps times weights. lanes: of the summands, times their weights; weights: the sum of these."""
-    shifted = array("Q", lanes.to_bytes(8 * dimensions, sys.byteorder))
-    shift = weights * _ZERO
-    return [number - shift for number in shifted]
-
-
 def _unknown(word: str, dimensions: int) -> WordVector:
-    """Steps of 1 and -1 by the bits of a hash of the word; the same in every process."""
+    """Return a vector of steps 1 and -1 from the bits of a hash of the word; equal in every process."""
     bits = b""
     block = 0
     while len(bits) * 8 < dimensions:

