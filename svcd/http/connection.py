@@ -1,57 +1,79 @@
-"""One client's connection: reads requests, calls the server's `answer`, and sends what it returns.
+"""Reads requests from one client's connection, calls the server's `answer`, and sends the responses.
 
-A connection is used by one thread at a time. `handle()` continues until the client has to send or read something, and
-returns the event to wait for. It holds its thread only while a body is read, or while a stream is sent.
-Phases: handshake, serve, deliver (per answer), linger. Time-outs: docs/http.md#limits-and-time-outs.
+One thread at a time uses a connection. `handle()` works until the client has to send or read something, and returns the event
+to wait for. It blocks its thread only while it reads a body or sends a stream.
+Phases: handshake, serve, deliver (per response), linger. Time-outs: docs/http.md#limits-and-time-outs.
 """
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from svcd.base.errors import ApiError
 from svcd.http.delivery import CONTINUE, Delivery, EncodedResponse, encode_response, error_response, preflight
-from svcd.http.framing import FramedBody, Head, ReceiveBuffer, framed, head_end, read_head
-from svcd.http.message import PIECE, Body, Headers, HttpError, NoBody, Request, Response
-from svcd.http.sockets import READABLE, WRITABLE, Transport, keep_little_unsent, reset_on_close, wait
+from svcd.http.framing import ReceiveBuffer, framed, head_end, read_head
+from svcd.http.message import PIECE, Body, BodyMemory, Headers, HttpError, NoBody, Request, Response
+from svcd.http.sockets import READABLE, WRITABLE, Limits, Transport, keep_little_unsent, reset_on_close, wait
 
 if TYPE_CHECKING:
     import socket
 
-    from svcd.http.server import Server
+Answer = Callable[[Request], Response]
+OnRequest = Callable[[Request, int, float, int], None]  # request, status, seconds, bytes of the response body
+OnError = Callable[[str], object]  # a traceback
 
-CLOSE = 0  # what handle() returns when the connection is to be closed
+CLOSE = 0  # handle() returns it when the server has to close the connection
 # A new connection is not idle: the first request of a client comes within a round trip.
 FIRST_REQUEST_S = 0.25
+
+
+class Owner(Protocol):
+    """The part of svcd.http.server.Server that a connection uses; its methods are documented there."""
+
+    limits: Limits
+    payload_limit: int
+    body_memory: BodyMemory
+    answer: Answer
+    on_request: OnRequest
+    on_error: OnError
+
+    @property
+    def ends_connections(self) -> bool: ...
+
+    def give_lead_away(self) -> None: ...
+
+    def before_answer(self, request: Request) -> None: ...
+
+    def hand_off(self, request: Request, connection: Connection, raw: bytes) -> bool: ...
 
 
 class Connection(BaseHTTPRequestHandler):
     """A connection as a pollable.
 
     deadline: monotonic time by which the client must have sent or taken more, while no thread works on the connection.
-    is_delivering: it waits for the client to take its answer; handle() then returns before the next request, so that
-    the delivery thread never answers one.
-    relay_end: what is left of the connection is relayed over this socket, once it is closed here.
+    is_delivering: the connection waits for the client to take a response; handle() then returns before the next request, so
+    that the delivery thread never answers one.
+    relay_end: when set, a relay takes over the client over this socket after the connection is closed here.
     """
 
-    def __init__(self, transport: Transport, client: str, server: Server, received: bytes = b"") -> None:
+    def __init__(self, transport: Transport, client: str, owner: Owner, received: bytes = b"") -> None:
         """client: its address, as requests show it.
 
-        received: bytes that another process has read before it handed the connection off; the first request in them is
-        answered here.
+        received: bytes that another process has read before it handed the connection off; this process answers the first
+        request in them.
         """
-        # Not the constructor of the base: that would serve the connection to its end, here and now.
+        # The constructor of the base is not called: it would serve the connection to its end at once.
         self.transport = transport
         self.request = transport.sock
         self.client = client
-        self.server: Server = server
-        self.limits = server.limits
+        self._owner = owner
+        self.limits = owner.limits
         self.close_connection = False
         self.deadline = time.monotonic() + self.limits.head_s
         self._phase: Callable[[], int | None] = self._serve if received else self._handshake
-        self._received = ReceiveBuffer(transport, self.limits, lambda: self._send(CONTINUE), server.give_lead_away)
+        self._received = ReceiveBuffer(transport, self.limits, lambda: self._send(CONTINUE), owner.give_lead_away)
         self._received.buffer += received
         self._is_answered_here = bool(received)  # the next request must not be handed off again
         self._has_answered = False
@@ -59,14 +81,14 @@ class Connection(BaseHTTPRequestHandler):
         self._has_head_begun = False  # a byte of the next request has come, even of an empty line before it
         self._skip = 0  # bytes still to come of a body that was not read
         self._delivery: Delivery | None = None
-        self._at_end: Callable[[Delivery], None] = lambda delivery: None  # called when it ends
+        self._at_end: Callable[[Delivery], None] = lambda delivery: None  # called when the delivery ends
         self.is_delivering = False
         self.relay_end: socket.socket | None = None
-        self._must_linger = False  # the client may still be sending what nobody will read
+        self._must_linger = False  # the client may still be sending bytes that nobody will read
         self._linger_left = self.limits.linger_bytes
 
     def fileno(self) -> int:
-        """For selectors."""
+        """Return the descriptor for selectors."""
         return self.request.fileno()
 
     def handle(self) -> int:  # type: ignore[override]  # the base class would expect None, but never calls it
@@ -76,43 +98,47 @@ class Connection(BaseHTTPRequestHandler):
                 blocked_on = self._phase()
                 if blocked_on is not None:
                     return blocked_on
-        except OSError:  # the client is gone, or does not take its answer
+        except OSError:  # the client has left, or does not take its response
             return CLOSE
 
     def has_no_request(self) -> bool:
-        """No request has begun to arrive."""
+        """Return whether no request has begun to arrive."""
         try:
             return not self._is_answered_here and not wait(self.request, READABLE, 0)
-        except ValueError:  # closed meanwhile by the thread that had it
+        except ValueError:  # the thread that used the connection has closed it
             return True
 
     def is_between_requests(self) -> bool:
-        """No request is answered on it, and of the next one there is nothing, or the start of its head."""
+        """Return whether no request is being answered, and at most the start of the next head has come."""
         return (self._phase in (self._handshake, self._serve)
                 and not (self._delivery or self._skip or self.close_connection or self._is_answered_here))
 
     def end(self) -> None:
-        """To be called before the connection is closed: an answer under way is broken off."""
+        """Break off the current response, if any; must be called before the connection is closed."""
         if self._delivery:
             reset_on_close(self.request)
             self._end_delivery()
 
     def is_idle(self) -> bool:
-        """True if no request is expected soon: an answer was sent before, or nothing has come for a while."""
+        """Return whether no request is expected soon: one was answered before, or nothing has come for FIRST_REQUEST_S."""
         return self.has_no_request() and (self._has_answered or time.monotonic() >= self._accepted_at + FIRST_REQUEST_S)
 
     def awaits_thread(self) -> bool:
-        """A request has come that no thread has looked at yet: whatever time passes is not its client's fault."""
+        """Return whether a request has come that no thread has looked at yet: the client is not to blame for the delay."""
         return self._phase in (self._handshake, self._serve) and not self._has_head_begun and not self.has_no_request()
 
     def expire(self) -> None:
-        """The deadline has passed: send a 408 to a client in the middle of a head, if that needs no waiting."""
+        """After the deadline: send a 408 to a client in the middle of a head, if the send does not block."""
         if self._phase == self._serve and self._received.buffer:
             self._refuse(HttpError(408, "The head of the request took too long to arrive."))
             try:
                 self._deliver()
             except OSError:
                 pass
+
+    def received_from(self, raw: bytes) -> bytes:
+        """Return all bytes that have arrived from the start of a request whose head is `raw`."""
+        return raw + self._received.buffer
 
     # Phases: each returns the events to wait for, or None to continue with the next phase.
 
@@ -123,6 +149,7 @@ class Connection(BaseHTTPRequestHandler):
         return None
 
     def _serve(self) -> int | None:
+        """Read heads and answer their requests; after the last one, linger if the client may still be sending."""
         while not self.close_connection:
             end = self._head_end()
             if end >= 0:
@@ -130,17 +157,30 @@ class Connection(BaseHTTPRequestHandler):
             if self._delivery:
                 self._phase = self._deliver
                 return None
-            if end < 0 and (blocked_on := self._receive()) is not None:
-                return blocked_on
-        return self._finish()
+            if end < 0:
+                is_first = not self._has_head_begun and not self._skip
+                count = self._received.fill()
+                if count is None:
+                    return self.transport.blocked_on
+                if count == 0:
+                    return CLOSE
+                if is_first:
+                    self._has_head_begun = True
+                    self.deadline = time.monotonic() + self.limits.head_s
+        if not self._must_linger and not self._received.buffer:
+            return CLOSE
+        self._phase = self._linger
+        self.deadline = time.monotonic() + self.limits.linger_s
+        self.transport.end_output()
+        return None
 
     def _deliver(self) -> int | None:
-        """Send what the client takes of the answer now; never blocks, except for streams."""
+        """Send as much of the response as the client takes now; never blocks, except for streams."""
         delivery = self._delivery
         assert delivery is not None
         if delivery.is_in_portions and not self.is_delivering:
             keep_little_unsent(self.request)
-            blocked_on = WRITABLE  # the delivery thread generates it
+            blocked_on = WRITABLE  # the delivery thread generates the response
         else:
             try:
                 blocked_on = delivery.send_more()
@@ -159,17 +199,8 @@ class Connection(BaseHTTPRequestHandler):
             return READABLE  # mostly nothing has come yet, so trying to receive first would waste a call
         return WRITABLE if was_delivering else None  # the next request at once, but not in the delivery thread
 
-    def _finish(self) -> int | None:
-        """The last answer is sent: linger if the client may still be sending."""
-        if not self._must_linger and not self._received.buffer:
-            return CLOSE
-        self._phase = self._linger
-        self.deadline = time.monotonic() + self.limits.linger_s
-        self.transport.end_output()
-        return None
-
     def _linger(self) -> int:
-        """Read on, for closing with bytes unread would make the client lose our answer (RFC 9112 9.6)."""
+        """Read and drop: closing with unread bytes would make the client lose the response (RFC 9112 9.6)."""
         while self._linger_left > 0:
             piece = self.transport.receive(PIECE)
             if piece is None:
@@ -179,21 +210,10 @@ class Connection(BaseHTTPRequestHandler):
             self._linger_left -= len(piece)
         return CLOSE
 
-    def _receive(self) -> int | None:
-        """Receive more of the next head; None if bytes came, else CLOSE or the events to wait for."""
-        is_first = not self._has_head_begun and not self._skip
-        count = self._received.fill()
-        if count is None:
-            return self.transport.blocked_on
-        if count == 0:
-            return CLOSE
-        if is_first:
-            self._has_head_begun = True
-            self.deadline = time.monotonic() + self.limits.head_s
-        return None
+    # One request and its response
 
     def _head_end(self) -> int:
-        """head_end() of the buffer, after dropping what comes before the head."""
+        """Return head_end() of the buffer, after dropping bytes before the head; refuses a head that is too long."""
         buffer = self._received.buffer
         if self._skip:
             dropped = min(self._skip, len(buffer))
@@ -209,10 +229,9 @@ class Connection(BaseHTTPRequestHandler):
             self._refuse(fault)
             return -1
 
-    # One request and its answer.
-
     def _exchange(self, end: int) -> None:
-        buffer = self._received.buffer
+        """Take the request whose head ends at `end`, and compute its response, which _deliver() sends."""
+        owner, buffer = self._owner, self._received.buffer
         raw = bytes(buffer[:end])
         del buffer[:end]
         try:
@@ -223,42 +242,37 @@ class Connection(BaseHTTPRequestHandler):
         self.close_connection = not head.keep_alive
         wire = framed(self._received, head.length) if head.length else None
         self._received.begin_body(head.awaits_continue)
-        request = self._request(head, wire)
-        if not self._is_answered_here and self.server.hand_off(request, self, raw):
-            self._give_away()
+        body = Body(wire or NoBody(), head.headers.get("content-encoding"), owner.payload_limit, owner.body_memory)
+        request = Request(head.method, head.path, head.query, head.headers, body, self.client, self.request)
+        if not self._is_answered_here and owner.hand_off(request, self, raw):
+            buffer.clear()  # another process has the connection: close this descriptor without reading or sending
+            self.close_connection, self._must_linger = True, False
             return
         self._is_answered_here = False
-        self.server.before_answer(request)
-        self._reply(request, head, wire)
-
-    def received_from(self, raw: bytes) -> bytes:
-        """All bytes that have arrived from the start of a request whose head is `raw`."""
-        return raw + self._received.buffer
-
-    def _give_away(self) -> None:
-        """The connection was handed to another process: close this descriptor without reading or sending."""
-        self._received.buffer.clear()
-        self.close_connection, self._must_linger = True, False
-
-    def _request(self, head: Head, wire: FramedBody | None) -> Request:
-        body = Body(wire or NoBody(), head.headers.get("content-encoding"), self.server.payload_limit, self.server.body_memory)
-        return Request(head.method, head.path, head.query, head.headers, body, self.client, self.request)
-
-    def _reply(self, request: Request, head: Head, wire: FramedBody | None) -> None:
-        """Compute the answer; _deliver() sends it."""
+        owner.before_answer(request)
         started = time.perf_counter()
-        response = self._answer(request)
-        request.body.release()
+        try:
+            response = preflight(request) or owner.answer(request)
+        except ApiError as error:
+            response = error_response(error)
+        except Exception:  # a bug: the client gets an error, the log the traceback
+            response = self._internal_error()
+        body.release()
 
         def write(response: Response) -> EncodedResponse:
-            return self._outgoing(request, response, head.minor, wire)
+            if wire is not None and not wire.is_over:
+                self._discard_body(wire.remaining)
+            encoded = encode_response(request, response, minor=head.minor,
+                                      closes=self.close_connection or owner.ends_connections)
+            self.close_connection = encoded.closes
+            return encoded
 
         self._begin_delivery(request, response, started, write)
 
     def _begin_delivery(self, request: Request, response: Response, started: float,
                         write: Callable[[Response], EncodedResponse]) -> None:
         def at_end(delivery: Delivery) -> None:
-            self.server.on_request(request, delivery.response.status, time.perf_counter() - started, delivery.sent)
+            self._owner.on_request(request, delivery.response.status, time.perf_counter() - started, delivery.sent)
 
         self._at_end = at_end
         self._delivery = Delivery(response, self.transport, self.limits, write, self._replacement)
@@ -276,32 +290,17 @@ class Connection(BaseHTTPRequestHandler):
         finally:
             self._at_end(delivery)
 
-    def _answer(self, request: Request) -> Response:
-        try:
-            return preflight(request) or self.server.answer(request)
-        except ApiError as error:
-            return error_response(error)
-        except Exception:  # a bug: the client gets an error, the log the traceback
-            return self._internal_error()
-
     def _internal_error(self) -> Response:
         import traceback  # needed only for bugs
 
-        self.server.on_error(traceback.format_exc())
+        self._owner.on_error(traceback.format_exc())
         return error_response(ApiError("internal", "An internal error has occurred."))
 
     def _replacement(self, broken: Exception, has_begun: bool) -> Response:
-        """The answer in place of one that failed before its first byte."""
+        """Return the response that replaces one that failed before its first byte."""
         if isinstance(broken, ApiError) and not has_begun:
             return error_response(broken)
         return self._internal_error()
-
-    def _outgoing(self, request: Request, response: Response, minor: int, wire: FramedBody | None) -> EncodedResponse:
-        if wire is not None and not wire.is_over:
-            self._discard_body(wire.remaining)
-        answer = encode_response(request, response, minor=minor, closes=self.close_connection or self.server.ends_connections)
-        self.close_connection = answer.closes
-        return answer
 
     def _discard_body(self, rest: int | None) -> None:
         """Skip the rest of an unread body, or close the connection if it is long. rest: bytes to come, None if unknown."""
@@ -312,7 +311,7 @@ class Connection(BaseHTTPRequestHandler):
         self._skip = 0 if self.close_connection else rest or 0
 
     def _refuse(self, fault: HttpError) -> None:
-        """Answer a malformed head, then close: where the next request begins is not known."""
+        """Answer a malformed head with an error, then close: nobody knows where the next request begins."""
         self.close_connection = self._must_linger = True
         request = Request("-", "-", "", Headers({}), Body(NoBody()), self.client)
 
@@ -321,10 +320,8 @@ class Connection(BaseHTTPRequestHandler):
 
         self._begin_delivery(request, error_response(fault), time.perf_counter(), write)
 
-    # Sending
-
     def _send(self, content: bytes) -> None:
-        """Send all of it, blocking. Raises OSError if the client is gone or takes nothing for too long."""
+        """Send all bytes, blocking. Raises OSError if the client has left or takes nothing for too long."""
         transport, view = self.transport, memoryview(content)
         while view:
             taken = transport.send(view)

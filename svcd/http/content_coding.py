@@ -1,6 +1,6 @@
 """Content codings: br, gzip and deflate, unpacked and packed piece by piece in bounded memory (docs/http.md#content-codings).
 
-Sizes are limited by the reader of the pieces, which stops when there are too many.
+The reader of the pieces limits the size: it stops reading when it has got too many bytes.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 # Unpacked pieces are about this large (brotli: up to one and a half times), however well they were compressed.
 UNPACKED_PIECE = 65536
-# Clients send one coding; a careless proxy may add a second.
+# Clients send one coding; a careless proxy may add a second one.
 MAX_CODINGS = 3
 
 GZIP_WINDOW = 31  # zlib's way to say: 15 bits of window, gzip header and trailer
@@ -20,11 +20,11 @@ ZLIB_WINDOW = 15
 RAW_WINDOW = -15  # neither header nor trailer
 EMPTY_LAST_BLOCK = b"\x03\0"  # of deflate (RFC 1951): the end
 
-# A client waits while an answer is packed, so these are the levels that still cost about what the fastest costs. On a 4.4 kB
-# answer: br 2 20 us and 1,912 bytes (br 5: 49 us, 1,719), gzip 3 19 us and 1,948 bytes (gzip 6: 25 us, 1,901).
+# A client waits while its response is packed, so these levels cost about as little as the fastest one. On a response of 4.4 kB:
+# br 2 takes 20 us and gives 1,912 bytes (br 5: 49 us, 1,719); gzip 3 takes 19 us and gives 1,948 bytes (gzip 6: 25 us, 1,901).
 ZLIB_LEVEL = 3
 BROTLI_QUALITY = 2
-BROTLI_WINDOW = 18  # 256 kB: memory per answer matters more than the last per cent of compression
+BROTLI_WINDOW = 18  # 256 kB: memory per response matters more than the last per cent of compression
 
 
 class BrokenCoding(Exception):
@@ -32,7 +32,7 @@ class BrokenCoding(Exception):
 
 
 class Packer(Protocol):
-    """A compressor at work on one answer."""
+    """A compressor of one response."""
 
     def pack(self, piece: bytes) -> bytes: ...
 
@@ -41,21 +41,13 @@ class Packer(Protocol):
     def finish(self) -> bytes: ...
 
 
-class _Unbrotli(Protocol):
-    """brotli.Decompressor, as far as it is used."""
-
-    def process(self, piece: bytes, *, output_buffer_limit: int) -> bytes: ...
-
-    def can_accept_more_data(self) -> bool: ...
-
-
 def unpack(coding: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The unpacked bytes of a coding of UNPACKERS; no bytes at all unpack to none. Raises BrokenCoding."""
+    """Unpack pieces in a coding of UNPACKERS; an empty body unpacks to nothing. Raises BrokenCoding."""
     return UNPACKERS[coding](pieces)
 
 
 def _gunzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """gzip: one or more members, as `cat a.gz b.gz` makes them; zeros between and after them are padding."""
+    """gzip: one or more members, as `cat a.gz b.gz` produces them; zeros between and after them are padding."""
     inflater = None
     for piece in pieces:
         while piece:
@@ -73,7 +65,7 @@ def _gunzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _inflate_zlib(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """deflate: what HTTP calls so is the zlib format; nothing may follow it."""
+    """deflate, the HTTP name of the zlib format; nothing may follow the end."""
     inflater = None
     for piece in pieces:
         inflater = inflater or zlib.decompressobj(ZLIB_WINDOW)
@@ -88,7 +80,7 @@ def _inflate_zlib(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _inflate(inflater: zlib._Decompress, piece: bytes) -> tuple[bytes, bytes]:
-    """(unpacked, the part of the piece that is still to be unpacked)"""
+    """Return (unpacked bytes, the part of the piece that remains to be unpacked)."""
     try:
         unpacked = inflater.decompress(piece, UNPACKED_PIECE)
     except zlib.error as broken:
@@ -97,7 +89,7 @@ def _inflate(inflater: zlib._Decompress, piece: bytes) -> tuple[bytes, bytes]:
 
 
 def _rest(inflater: zlib._Decompress) -> Iterator[bytes]:
-    """The rest that is still inside the inflater; raises BrokenCoding if the end is missing."""
+    """Yield the bytes that are still inside the inflater. Raises BrokenCoding if the end is missing."""
     while not inflater.eof:
         unpacked, _ = _inflate(inflater, b"")
         if not unpacked and not inflater.eof:
@@ -108,9 +100,9 @@ def _rest(inflater: zlib._Decompress) -> Iterator[bytes]:
 
 @cache
 def _brotli_module() -> Any:
-    """The module brotli; None if it is not installed, or older than 1.2, which cannot unpack in bounded memory.
+    """Return the module brotli; None if it is missing, or older than 1.2, which cannot unpack in bounded memory.
 
-    Imported lazily: many daemons never see a br body, nor a client that asks for one.
+    Imported late: many daemons never see a br body or a client that asks for br.
     """
     try:
         import brotli
@@ -120,7 +112,7 @@ def _brotli_module() -> Any:
 
 
 def is_available(coding: str) -> bool:
-    """Can this installation pack and unpack a coding of PACKERS or UNPACKERS? All but br always."""
+    """Return whether this installation can pack and unpack a coding of PACKERS or UNPACKERS; only br may be missing."""
     return coding != "br" or _brotli_module() is not None
 
 
@@ -137,9 +129,9 @@ def _unbrotli(pieces: Iterator[bytes]) -> Iterator[bytes]:
         raise BrokenCoding("cut off")
 
 
-def _unbrotli_piece(unpacker: _Unbrotli, piece: bytes) -> Iterator[bytes]:
+def _unbrotli_piece(unpacker: Any, piece: bytes) -> Iterator[bytes]:
     unpacked = unpacker.process(piece, output_buffer_limit=UNPACKED_PIECE)
-    # can_accept_more_data() may be true while bytes still wait to come out: only an empty answer is the end.
+    # can_accept_more_data() may be true while output is still pending: only an empty result is the end.
     while unpacked or not unpacker.can_accept_more_data():
         if unpacked:
             yield unpacked
@@ -149,7 +141,7 @@ def _unbrotli_piece(unpacker: _Unbrotli, piece: bytes) -> Iterator[bytes]:
 UNPACKERS: dict[str, Callable[[Iterator[bytes]], Iterator[bytes]]] = {
     "br": _unbrotli,
     "gzip": _gunzip,
-    "x-gzip": _gunzip,  # the same, says RFC 9110 8.4.1.3
+    "x-gzip": _gunzip,  # the same coding (RFC 9110 8.4.1.3)
     "deflate": _inflate_zlib,
 }
 
@@ -180,20 +172,21 @@ PACKERS: dict[str, Callable[[], Packer]] = {  # in our order of preference
 
 
 def pack(coding: str, body: bytes) -> bytes:
-    """The whole body in a coding of PACKERS."""
+    """Pack a whole body in a coding of PACKERS."""
     packer = PACKERS[coding]()
     return packer.pack(body) + packer.finish()
 
 
 def pack_portions(coding: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Each portion of a large answer packed, with next to no memory held between two of them: there may be hundreds."""
-    if coding in WRAPPERS:
-        return _pack_apart(WRAPPERS[coding](), pieces)
-    return pack_stream(coding, pieces)
+    """Pack each portion of a large response, holding next to no memory between portions: hundreds may be in progress.
 
-
-def _pack_apart(wrapper: Wrapper, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """One deflate stream in which no piece refers to earlier ones: the 256 kB of a deflater are held for one piece only."""
+    gzip and deflate give one stream in which no piece refers to earlier ones, so the 256 kB of a deflater are held for the
+    time of one piece only.
+    """
+    if coding not in WRAPPERS:
+        yield from pack_stream(coding, pieces)
+        return
+    wrapper = WRAPPERS[coding]()
     head = wrapper.head
     for piece in pieces:
         wrapper.add(piece)
@@ -214,7 +207,7 @@ class Wrapper(Protocol):
 
 
 class _Gzip:
-    """RFC 1952: no name, no time, of an unknown system; the trailer has CRC and length."""
+    """RFC 1952: header without name and time, for an unknown system; trailer with CRC and length."""
 
     head = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 
@@ -229,7 +222,7 @@ class _Gzip:
 
 
 class _Zlib1950:
-    """RFC 1950: a window of 32 kB; the trailer has the Adler-32."""
+    """RFC 1950: header for a window of 32 kB; trailer with the Adler-32."""
 
     head = b"\x78\x01"
 
@@ -247,7 +240,7 @@ WRAPPERS: dict[str, Callable[[], Wrapper]] = {"gzip": _Gzip, "deflate": _Zlib195
 
 
 def pack_stream(coding: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Each piece packed and flushed, so that every event of a stream arrives at once."""
+    """Pack and flush each piece, so that every event of a stream arrives at once."""
     packer = PACKERS[coding]()
     for piece in pieces:
         yield packer.pack(piece) + packer.flush() if piece else b""

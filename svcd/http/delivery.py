@@ -1,9 +1,8 @@
-"""Answers on the wire: encodes each (head, content coding, CORS headers) and sends it as fast as its client reads it.
+"""Responses on the wire: encodes each one (head, content coding, CORS headers) and sends it as fast as the client reads it.
 
-Follows docs/http.md#content-codings and #delivery-of-answers. An answer in portions is generated piece by piece, each
-when the one before has been taken. What a client does not take at once waits in DeliveryThread, whose one thread serves
-all slow clients in turns, so that they hold no request threads and together take no more of the interpreter than one of
-them.
+See docs/http.md#content-codings and #delivery-of-answers. A response in portions is generated piece by piece, each after the
+client has taken the previous one. Bytes that a client does not take at once wait in DeliveryThread, whose one thread serves
+all slow clients in turns, so that they hold no request threads and together use no more of the interpreter than one client.
 """
 from __future__ import annotations
 
@@ -24,12 +23,12 @@ from svcd.http.message import Headers, Portions, Request, Response, elements, tr
 from svcd.http.sockets import WRITABLE, Limits, Pollable, Poller, Transport, wait
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-# RFC 9110: these answers have no body, whatever their head says.
+# RFC 9110: responses with these statuses never have a body.
 BODILESS = frozenset((204, 304))
 
-# Bytes up to which head and body are sent together; above, copying them costs more than a second call.
+# Bytes up to which one call sends head and body together; above, copying them costs more than a second call.
 ONE_SEND = 262144
-# Bytes after which an answer lets those of other clients continue.
+# Bytes after which a response lets the responses to other clients continue.
 TURN = 262144
 
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
@@ -39,19 +38,20 @@ STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for
 
 
 class EncodedResponse(NamedTuple):
-    """An answer ready to be sent: head, then body, then each of stream as it comes."""
+    """A response ready to be sent: head, then body, then the pieces of stream."""
 
     head: bytes
     body: bytes
     stream: Iterator[bytes] | None
-    closes: bool  # its end is the end of the connection
+    closes: bool  # the connection ends with the response
 
 
 def encode_response(request: Request, response: Response, *, minor: int, closes: bool) -> EncodedResponse:
-    """The answer for a client of HTTP/1.minor; closes: the connection ends with it."""
+    """Encode a response for a client of HTTP/1.minor. closes: whether the connection ends with it."""
     fields = _fields(request, response)
     body, stream = response.body, None
-    is_packed = bool(body) and response.status not in BODILESS and not _names(response, "content-encoding")
+    is_packed = bool(body) and response.status not in BODILESS \
+        and not any(name.lower() == "content-encoding" for name, _ in response.headers)
     name = choose_coding(request.headers.get("accept-encoding")) if is_packed else ""
     if is_packed:
         fields.append("Vary: Accept-Encoding\r\n")
@@ -67,7 +67,11 @@ def encode_response(request: Request, response: Response, *, minor: int, closes:
         stream = pack(name, body) if name else iter(body)
         stream, body, closes = (_chunks(stream) if minor else stream), b"", closes or not minor
         fields.append("Transfer-Encoding: chunked\r\n" if minor else "")
-    fields.append(_connection(minor, closes))
+    if closes:
+        fields.append("Connection: close\r\n")
+    elif not minor:
+        fields.append("Connection: keep-alive\r\n")
+    fields.append("\r\n")
     head = "".join(fields).encode("latin-1")
     if request.verb == "HEAD":
         body, stream = b"", None
@@ -75,13 +79,13 @@ def encode_response(request: Request, response: Response, *, minor: int, closes:
 
 
 def error_response(error: ApiError) -> Response:
-    """The error object of an ApiError as an answer."""
+    """Return the error object of an ApiError as a response."""
     text = json.dumps(error.as_json(), ensure_ascii=False, separators=(",", ":"))
     return Response(error.status, text.encode("utf-8", "replace"), headers=error.headers)
 
 
 def _fields(request: Request, response: Response) -> list[str]:
-    """The header lines that do not depend on how the body is sent."""
+    """Return the status line and the header lines that do not depend on how the body is sent."""
     status = response.status
     fields = [STATUS_LINES.get(status) or f"HTTP/1.1 {status} \r\n", f"Date: {_date()}\r\n"]
     if response.body and status not in BODILESS:
@@ -93,33 +97,22 @@ def _fields(request: Request, response: Response) -> list[str]:
     return fields
 
 
-def _names(response: Response, header: str) -> bool:
-    return any(name.lower() == header for name, _ in response.headers)
-
-
-def _connection(minor: int, closes: bool) -> str:
-    """The Connection header if it differs from the default of the version, and the empty line."""
-    if closes:
-        return "Connection: close\r\n\r\n"
-    return "\r\n" if minor else "Connection: keep-alive\r\n\r\n"
-
-
 def _chunks(pieces: Iterator[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         framed = chunk(piece) if piece else b""
-        del piece  # one copy is enough while the client takes it
+        del piece  # hold one copy only while the client takes it
         yield framed
     yield LAST_CHUNK
 
 
 def choose_coding(accept_encoding: str | None) -> str:
-    """The coding for an answer by the client's Accept-Encoding: a key of content_coding.PACKERS, or "" for none.
+    """Choose the content coding of a response by the client's Accept-Encoding: a key of content_coding.PACKERS, or "".
 
-    The highest q wins; among equals the order of PACKERS. Without the header: none.
+    The highest q wins, among equals the first one in PACKERS. Without the header: "".
     """
     if not accept_encoding:
         return ""
-    # Clients send the same few values again and again; longer ones must not fill the cache.
+    # Clients send the same few values repeatedly; longer values must not fill the cache.
     return _choose_coding(accept_encoding) if len(accept_encoding) < 128 else _choose_coding.__wrapped__(accept_encoding)
 
 
@@ -137,7 +130,7 @@ def _choose_coding(accept_encoding: str) -> str:
 
 
 def _quality(part: str) -> tuple[str, float]:
-    """(coding, q) of one element; a q that is not a number counts as 0."""
+    """Return (coding, q) of one element; a q that is not a number counts as 0."""
     name, _, parameters = part.partition(";")
     key, _, value = parameters.partition("=")
     if trimmed(key) != "q":
@@ -151,7 +144,7 @@ _last_date = (0, "")
 
 
 def _date() -> str:
-    """The Date header, made once a second: a tuple is replaced whole, so threads need no lock."""
+    """Return the Date header, formatted once a second: assigning the tuple is atomic, so threads need no lock."""
     global _last_date
     second, text = _last_date
     now = int(time.time())
@@ -161,8 +154,8 @@ def _date() -> str:
     return text
 
 
-# Cross-origin requests (Fetch standard, docs/http.md#cors). Permissive on purpose: an instance is protected by its keys,
-# which a page has to send itself (`*` never covers cookies).
+# Cross-origin requests (Fetch standard, docs/http.md#cors). Permissive on purpose: keys protect an instance, and a page has to
+# send them itself (`*` never covers cookies).
 
 MAX_AGE_S = 86_400
 METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
@@ -170,14 +163,14 @@ ALLOW_ORIGIN = ("Access-Control-Allow-Origin", "*")
 
 
 def preflight(request: Request) -> Response | None:
-    """The answer to a preflight or to `OPTIONS *` (RFC 9110 9.3.7), or None when the request is something else."""
+    """Return the response to a preflight or to `OPTIONS *` (RFC 9110 9.3.7); None for any other request."""
     headers = request.headers
     if request.path == "*":
         return Response(200, headers=(("Allow", METHODS),))
     method = headers.get("access-control-request-method")
     if request.method != "OPTIONS" or method is None or "origin" not in headers:
         return None
-    # The names asked for, not `*`: a wildcard does not cover Authorization.
+    # The requested names, not `*`: a wildcard does not cover Authorization.
     wanted = headers.get("access-control-request-headers")
     allowed = (("Access-Control-Allow-Headers", wanted),) if wanted else ()
     return Response(200, headers=(
@@ -189,7 +182,7 @@ def preflight(request: Request) -> Response | None:
 
 
 def answer_headers(headers: Headers) -> tuple[tuple[str, str], ...]:
-    """The CORS headers of an answer to a request with these headers."""
+    """Return the CORS headers of the response to a request with these headers."""
     return (ALLOW_ORIGIN,) if "origin" in headers else ()
 
 
@@ -197,39 +190,39 @@ def answer_headers(headers: Headers) -> tuple[tuple[str, str], ...]:
 
 
 class Delivery:
-    """One answer that is being sent.
+    """A response that is being sent.
 
-    response: the given one, or its replacement if that failed before its first byte. sent: bytes of the body that the
-    client has taken.
+    response: the original, or its replacement if that failed before its first byte. sent: bytes of the body that the client
+    has taken.
     """
 
     def __init__(self, response: Response, transport: Transport, limits: Limits, write: Callable[[Response], EncodedResponse],
                  replacement: Callable[[Exception, bool], Response]) -> None:
-        """write: encodes a response. replacement: (exception, has it begun?) -> the answer in place of one that failed."""
+        """write: encodes a response. replacement: (exception, whether a byte was sent) -> the response to send instead."""
         self.response = response
         self.sent = 0
         self._transport, self._limits = transport, limits
         self._write, self._replacement = write, replacement
         self._body = response.body
-        self._can_wait = isinstance(response.body, (bytes, Portions))  # elsewhere, without holding this thread
+        self._can_wait = isinstance(response.body, (bytes, Portions))  # in a poller, without holding this thread
         self._pieces: Iterator[bytes] | None = None  # None: nothing was generated yet
         self._head = b""
         self._unsent = memoryview(b"")
-        self._size = 0  # of the piece that is being sent
+        self._size = 0  # bytes of the piece that is being sent
         self._has_begun = False
-        self._is_whole = False  # nothing is to be generated after what is sent now
+        self._is_whole = False  # the piece that is being sent is the last one
         self._until = 0.0
 
     @property
     def is_in_portions(self) -> bool:
-        """True if it may take long to generate, so that request threads should not do it."""
+        """Whether the body may take long to generate, so that request threads should not generate it."""
         return isinstance(self._body, Portions)
 
     def send_more(self) -> int:
-        """Send what the client takes now; 0 if that was the rest, else the event to wait for (READABLE, WRITABLE).
+        """Send as much as the client takes now. Returns 0 at the end, else the event to wait for (READABLE, WRITABLE).
 
-        A stream, whose pieces may block, is sent to its end here. Raises OSError if the client is gone or takes nothing
-        for too long, or if the answer broke off.
+        Sends a stream, whose pieces may block, to its end. Raises OSError if the client has left or takes nothing for too
+        long, or if the response broke off.
         """
         left = TURN
         while True:
@@ -244,20 +237,20 @@ class Delivery:
             left -= len(self._unsent)
 
     def deadline(self) -> float:
-        """When (monotonic) the client must have taken more."""
+        """Return the monotonic time by which the client must have taken more."""
         now = time.monotonic()
         self._until = self._until or now + self._limits.answer_waits_s
         return min(now + self._limits.write_stall_s, self._until + self.sent / self._limits.answer_rate)
 
     def close(self) -> None:
-        """Release what the answer was generated from."""
+        """Release the resources that the body is generated from."""
         self._unsent = memoryview(b"")
         close = getattr(self._body, "close", None)
         if close:
             close()
 
     def _send(self) -> int:
-        """Send what was generated; 0 when all of it is taken, else the event to wait for."""
+        """Send the generated bytes. Returns 0 when the client has taken them, else the event to wait for."""
         transport = self._transport
         while self._unsent:
             self._has_begun = True
@@ -274,7 +267,7 @@ class Delivery:
         return 0
 
     def _make(self) -> bool:
-        """Generate the next bytes; False when there are no more."""
+        """Generate the next bytes. Returns False at the end of the body."""
         try:
             return self._next()
         except OSError:
@@ -282,54 +275,44 @@ class Delivery:
         except Exception as broken:
             self.response = self._replacement(broken, self._has_begun)
             if self._has_begun:
-                # Reset the connection, so that the client does not take the part for the whole.
+                # Reset the connection, so that the client does not mistake the part for the whole.
                 raise ConnectionAbortedError from broken
             self._pieces = None
             return self._next()
 
     def _next(self) -> bool:
         if self._pieces is None:
-            self._open()
-        assert self._pieces is not None
+            response = self.response
+            if isinstance(response.body, Portions):
+                # A body of one piece is sent as bytes, so that it gets a Content-Length like other small ones.
+                first, second = next(response.body, b""), next(response.body, None)
+                response = replace(response, body=first if second is None else Portions(_rest(response.body, [second, first])))
+            encoded = self._write(response)
+            self._head = encoded.head
+            if encoded.stream is not None:
+                self._pieces = encoded.stream
+            elif len(encoded.body) <= ONE_SEND:
+                self._pieces = iter((encoded.body,))
+                self._is_whole = True
+            else:
+                self._pieces = iter((b"", encoded.body))
         piece = next(self._pieces, None)
         if piece is None and not self._head:
             return False
-        # The head is sent with the first piece: until that exists, a failure can still become an error answer.
+        # The head is sent with the first piece: until that exists, a failure can still become an error response.
         self._size = len(piece or b"")
         self._unsent, self._head = memoryview(self._head + piece if piece else self._head), b""
         return True
 
-    def _open(self) -> None:
-        """Encode the response into head and pieces."""
-        response = self.response
-        if isinstance(response.body, Portions):
-            response = replace(response, body=_whole_if_short(response.body))
-        answer = self._write(response)
-        self._head = answer.head
-        if answer.stream is not None:
-            self._pieces = answer.stream
-        elif len(answer.body) <= ONE_SEND:
-            self._pieces = iter((answer.body,))
-            self._is_whole = True
-        else:
-            self._pieces = iter((b"", answer.body))
-
-
-def _whole_if_short(portions: Portions) -> bytes | Portions:
-    """bytes if the body has one piece only, so that it gets a Content-Length like other small ones."""
-    first = next(portions, b"")
-    second = next(portions, None)
-    return first if second is None else Portions(_rest(portions, [second, first]))
-
 
 def _rest(portions: Portions, made: list[bytes]) -> Generator[bytes]:
     while made:
-        yield made.pop()  # dropped, so that its memory is free while it is sent
+        yield made.pop()  # keep no reference: its memory is free as soon as it is sent
     yield from portions
 
 
 class DeliveryThread:
-    """A poller with one thread of its own, started when first needed. turn: called with each pollable that has an event."""
+    """A poller with a thread of its own, started when first needed. turn: called with each pollable that has an event."""
 
     def __init__(self, turn: Callable[[Pollable], None], stack_size: int) -> None:
         self._turn = turn
@@ -361,7 +344,7 @@ class DeliveryThread:
             self._turn(pollable)
 
     def close(self, max_wait_s: float) -> None:
-        """End the thread, and close the descriptors if it ends in time."""
+        """End the thread, and close the descriptors if it ends within `max_wait_s` seconds."""
         self.poller.close()
         if self._thread:
             self._thread.join(max_wait_s)
@@ -369,5 +352,5 @@ class DeliveryThread:
             self.poller.release()
 
     def is_alive(self) -> bool:
-        """Does the thread run?"""
+        """Return whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()

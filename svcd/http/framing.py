@@ -1,7 +1,7 @@
-"""Requests on the wire: reads their heads, and takes the framing off their bodies (RFC 9112).
+"""Requests on the wire: reads their heads, and removes the framing of their bodies (RFC 9112).
 
-The grammar is taken literally: whatever two readers could understand differently is rejected with an HttpError, since a
-proxy in front may be the other reader (request smuggling). The table is in docs/http.md#malformed-requests.
+Takes the grammar literally: raises HttpError for everything that two readers could understand differently, because a proxy in
+front may be the other reader (request smuggling). docs/http.md#malformed-requests lists the cases.
 """
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol
 from svcd.http.message import INCOMPLETE, PIECE, Headers, HttpError, elements, trimmed
 from svcd.http.sockets import Limits, Transport, wait
 
-# Others: nginx 8 kB per line, Apache 8 kB and 100 fields, hyper 400 kB and 100 fields. Filters and vectors
-# come in the query string of GET /search, so the target may be longer than theirs.
+# Other servers: nginx 8 kB per line, Apache 8 kB and 100 fields, hyper 400 kB and 100 fields. Filters and vectors
+# come in the query string of GET /search, so the target may be longer here.
 MAX_TARGET = 65536
 MAX_LINE = 16384
 MAX_HEAD = 131072
@@ -26,17 +26,17 @@ END = b"\r\n\r\n"
 TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 FIELD_VALUE = r"[^\x00-\x08\x0a-\x1f\x7f]"  # visible characters, space, tab, and bytes above ASCII (obs-text)
 
-# Possessive quantifiers (`++`, `*+`): a hostile line is read once, there is no way back to try again.
+# Possessive quantifiers (`++`, `*+`): the pattern reads a hostile line once, without backtracking.
 REQUEST_LINE = re.compile(rf"({TOKEN}{{1,32}}+) ([^\x00-\x20\x7f#]++) HTTP/1\.([01])")
 FIELD_LINE = re.compile(rf"^({TOKEN}++):({FIELD_VALUE}*+)\r\n", re.MULTILINE)
 ABSOLUTE_FORM = re.compile(r"https?://[^/?]+", re.IGNORECASE)
 HOST = re.compile(r"[0-9A-Za-z._~!$&'()*+,;=:%\[\]-]*+")
 LENGTH = re.compile(r"[0-9]{1,18}+", re.ASCII)
-# The end of a head with bare LFs: it has to be found before it can be rejected.
+# The end of a head with bare LFs: the reader has to find it before it can reject the head.
 SLOPPY_END = re.compile(rb"\n\r?\n")
 
-# Chunk extensions and trailers are read and dropped. Clients do not use them, so the limits are low: Go allows 16 kB of
-# extensions in a whole body, Apache one line of 8 kB for each chunk.
+# The reader drops chunk extensions and trailers. Clients do not use them, so the limits are low: Go allows 16 kB of extensions
+# in a whole body, Apache one line of 8 kB for each chunk.
 MAX_CHUNK_LINE = 4096
 MAX_EXTENSIONS = 16384
 MAX_TRAILER = 16384
@@ -46,7 +46,7 @@ CHUNK_LINE = re.compile(rf"([0-9A-Fa-f]{{1,15}}+)(?:[ \t]*+;({FIELD_VALUE}*+))?\
 TRAILER_LINE = re.compile(rf"{TOKEN}++:{FIELD_VALUE}*+\r\n".encode("latin-1"))
 LAST_CHUNK = b"0\r\n\r\n"
 
-# Headers that must not be repeated: two readers could each use another one.
+# Headers that must not be repeated: two readers could use different values.
 SINGLE = frozenset(("host", "content-length", "content-type", "authorization", "expect"))
 
 
@@ -54,7 +54,7 @@ SINGLE = frozenset(("host", "content-length", "content-type", "authorization", "
 
 
 class Head(NamedTuple):
-    """A head that has exactly one reading."""
+    """A head that all readers understand alike."""
 
     method: str
     path: str  # as sent, percent-encoded
@@ -67,7 +67,7 @@ class Head(NamedTuple):
 
 
 def head_end(buffer: bytes | bytearray) -> int:
-    """Where the first head in the buffer ends (just after its empty line); -1 while it is incomplete.
+    """Return where the first head in the buffer ends (just after its empty line); -1 while it is incomplete.
 
     Raises HttpError (414, 431) as soon as the head is certainly too long.
     """
@@ -79,42 +79,50 @@ def head_end(buffer: bytes | bytearray) -> int:
         end = sloppy.end() if sloppy else -1
     size = len(buffer) if end < 0 else end
     if size > MAX_LINE:
-        _check_size(buffer, size)
+        line_end = buffer.find(b"\n", 0, size)
+        if line_end > MAX_TARGET or line_end < 0 and size > MAX_TARGET:
+            raise _fault("TARGET_SIZE")
+        if size > MAX_HEAD:
+            raise _fault("HEAD_SIZE")
     return end
 
 
-def _check_size(buffer: bytes | bytearray, size: int) -> None:
-    line_end = buffer.find(b"\n", 0, size)
-    if line_end > MAX_TARGET or line_end < 0 and size > MAX_TARGET:
-        raise _fault("TARGET_SIZE")
-    if size > MAX_HEAD:
-        raise _fault("HEAD_SIZE")
-
-
 def read_head(raw: bytes) -> Head:
-    """The head of a request, given its bytes up to and including the empty line. Raises HttpError."""
+    """Read the head of a request, given its bytes up to and including the empty line. Raises HttpError."""
     line, _, fields = raw.decode("latin-1").partition("\r\n")
     request = REQUEST_LINE.fullmatch(line)
     if request is None:
-        raise _fault(_broken_request_line(line, fields))
+        if "\n" in line or not fields:
+            raise _fault("BARE_LF")
+        if "\r" in line:
+            raise _fault("BARE_CR")
+        raise _fault(next((wrong for fault, wrong in REQUEST_LINE_FAULTS if fault.fullmatch(line)), "REQUEST_LINE"))
     headers = _headers(fields)
     method, target, minor = request[1], request[2], int(request[3])
-    _check_host(headers, minor)
+    host = headers.get("host")
+    if host is None:
+        if minor:
+            raise _fault("HOST_MISSING")
+    elif not HOST.fullmatch(host):
+        raise _fault("HOST_VALUE")
     path, _, query = _origin_form(method, target).partition("?")
     length = _body_length(headers, minor)
-    return Head(
-        method, path, query, minor, Headers(headers), length,
-        _keep_alive(headers.get("connection"), minor),
-        "expect" in headers and _awaits_continue(headers["expect"], minor, length),
-    )
+    keep_alive = minor == 1
+    if "connection" in headers:
+        options = elements(headers["connection"])
+        keep_alive = "close" not in options and (keep_alive or "keep-alive" in options)
+    # Other expectations are ignored: RFC 9110 10.1.1 lets a server choose, and some clients send `200-OK` with every request.
+    # A client of HTTP/1.0 does not wait.
+    awaits_continue = minor == 1 and length != 0 and headers.get("expect", "").lower() == "100-continue"
+    return Head(method, path, query, minor, Headers(headers), length, keep_alive, awaits_continue)
 
 
 def _headers(fields: str) -> dict[str, str]:
-    """name in lower case -> value. fields: the lines after the first, with the empty one at the end."""
+    """Return the values by name in lower case. fields: the lines after the first, with the empty one at the end."""
     pairs = FIELD_LINE.findall(fields)
-    # Every match is one whole line: with as many matches as line ends, no line was skipped.
+    # Every match is one whole line: with as many matches as line ends, the pattern skipped no line.
     if len(pairs) != fields.count("\n") - 1 or not fields.endswith("\r\n"):
-        raise _fault(_broken_field(fields))
+        raise _fault(next((wrong for fault, wrong in FIELD_FAULTS if fault.search(fields)), "FIELD"))
     if len(pairs) > MAX_FIELDS:
         raise _fault("FIELDS")
     headers: dict[str, str] = {}
@@ -131,17 +139,8 @@ def _headers(fields: str) -> dict[str, str]:
     return headers
 
 
-def _check_host(headers: dict[str, str], minor: int) -> None:
-    host = headers.get("host")
-    if host is None:
-        if minor:
-            raise _fault("HOST_MISSING")
-    elif not HOST.fullmatch(host):
-        raise _fault("HOST_VALUE")
-
-
 def _origin_form(method: str, target: str) -> str:
-    """The target as `/path?query`; `*` of an OPTIONS for the whole server stays."""
+    """Return the target as `/path?query`, or `*` of an OPTIONS for the whole server."""
     if target[0] == "/":
         return target
     absolute = ABSOLUTE_FORM.match(target)
@@ -154,7 +153,7 @@ def _origin_form(method: str, target: str) -> str:
 
 
 def _body_length(headers: dict[str, str], minor: int) -> int:
-    """The length of the body or CHUNKED, by RFC 9112 6.3 without its leniencies."""
+    """Return the length of the body or CHUNKED, by RFC 9112 6.3 without its leniencies."""
     length = headers.get("content-length")
     coding = headers.get("transfer-encoding")
     if coding is None:
@@ -171,22 +170,6 @@ def _body_length(headers: dict[str, str], minor: int) -> int:
     if names == ["chunked"]:
         return CHUNKED
     raise _fault("CODING_ORDER" if names[-1] != "chunked" or names.count("chunked") > 1 else "CODING")
-
-
-def _keep_alive(connection: str | None, minor: int) -> bool:
-    if connection is None:
-        return minor == 1
-    options = elements(connection)
-    return "close" not in options and (minor == 1 or "keep-alive" in options)
-
-
-def _awaits_continue(expect: str, minor: int, length: int) -> bool:
-    """True if the client sends its body only after `100 Continue`.
-
-    Other expectations are ignored: RFC 9110 10.1.1 lets a server choose, and some clients send `200-OK` with every
-    request.
-    """
-    return expect.lower() == "100-continue" and minor == 1 and length != 0  # from a 1.0 client it means nothing
 
 
 FAULTS: dict[str, tuple[int, str]] = {  # fault: (status, message)
@@ -214,7 +197,7 @@ FAULTS: dict[str, tuple[int, str]] = {  # fault: (status, message)
     "CODING_IN_1_0": (400, "HTTP/1.0 has no `Transfer-Encoding`: expected `Content-Length`."),
 }
 
-# What is wrong with a line that did not match; the first match wins. Only used once something is certainly wrong.
+# Find the fault of a line that did not match; the first match wins. Used only for lines that are certainly wrong.
 REQUEST_LINE_FAULTS = (
     (re.compile(r"PRI \* HTTP/2\.0"), "HTTP_2"),
     (re.compile(rf"{TOKEN}{{1,32}}+ [^\x00-\x20\x7f#]++ HTTP/[0-9]\.[0-9]"), "VERSION"),
@@ -233,18 +216,6 @@ def _fault(wrong: str) -> HttpError:
     return HttpError(*FAULTS[wrong])
 
 
-def _broken_request_line(line: str, fields: str) -> str:
-    if "\n" in line or not fields:
-        return "BARE_LF"
-    if "\r" in line:
-        return "BARE_CR"
-    return next((wrong for fault, wrong in REQUEST_LINE_FAULTS if fault.fullmatch(line)), "REQUEST_LINE")
-
-
-def _broken_field(fields: str) -> str:
-    return next((wrong for fault, wrong in FIELD_FAULTS if fault.search(fields)), "FIELD")
-
-
 # Bodies: announced lengths and chunks (RFC 9112 6 and 7)
 
 
@@ -252,14 +223,14 @@ class Wire(Protocol):
     """Bytes from the client. Raises HttpError when they end too early (400) or stop coming (408)."""
 
     def take(self, max_bytes: int) -> bytes:
-        """1 to `max_bytes` bytes."""
+        """Return 1 to `max_bytes` bytes."""
 
     def take_line(self, max_bytes: int) -> bytes:
-        """The bytes up to and including LF, or `max_bytes` bytes without one."""
+        """Return the bytes up to and including LF, or `max_bytes` bytes without LF."""
 
 
 class SizedBody:
-    """A body of an announced length; iterating gives its pieces."""
+    """A body of an announced length; iterates over its pieces."""
 
     __slots__ = ("_wire", "length", "remaining")
 
@@ -270,7 +241,7 @@ class SizedBody:
 
     @property
     def is_over(self) -> bool:
-        """The whole body was read."""
+        """Whether the whole body was read."""
         return not self.remaining
 
     def __iter__(self) -> Iterator[bytes]:
@@ -281,7 +252,7 @@ class SizedBody:
 
 
 class ChunkedBody:
-    """A body in chunks; iterating gives their bytes. Raises HttpError (400, 431) for malformed chunks."""
+    """A body in chunks; iterates over pieces of their bytes. Raises HttpError (400, 431) for malformed chunks."""
 
     __slots__ = ("_wire", "_extensions", "length", "remaining", "is_over")
 
@@ -293,17 +264,23 @@ class ChunkedBody:
         self.is_over = False
 
     def __iter__(self) -> Iterator[bytes]:
-        while size := self._chunk_size():
+        while size := self._read_chunk_size():
             while size:
                 piece = self._wire.take(min(size, PIECE))
                 size -= len(piece)
                 yield piece
             if self._wire.take_line(2) != b"\r\n":
                 raise HttpError(400, "A chunk of the body is longer than its size says.")
-        self._drop_trailer()
+        trailer_bytes = 0
+        while (line := self._wire.take_line(MAX_TRAILER)) != b"\r\n":
+            trailer_bytes += len(line)
+            if trailer_bytes >= MAX_TRAILER:
+                raise HttpError(431, f"The trailer of the body is too long: at most {MAX_TRAILER} bytes are read.")
+            if not TRAILER_LINE.fullmatch(line):
+                raise HttpError(400, "The trailer of the body is malformed: expected `name: value`.")
         self.is_over = True
 
-    def _chunk_size(self) -> int:
+    def _read_chunk_size(self) -> int:
         line = CHUNK_LINE.fullmatch(self._wire.take_line(MAX_CHUNK_LINE))
         if line is None:
             raise HttpError(400, "The size of a chunk of the body is malformed: expected hexadecimal digits.")
@@ -312,43 +289,34 @@ class ChunkedBody:
             raise HttpError(400, f"There are too many chunk extensions: at most {MAX_EXTENSIONS} bytes are read.")
         return int(line[1], 16)
 
-    def _drop_trailer(self) -> None:
-        size = 0
-        while (line := self._wire.take_line(MAX_TRAILER)) != b"\r\n":
-            size += len(line)
-            if size >= MAX_TRAILER:
-                raise HttpError(431, f"The trailer of the body is too long: at most {MAX_TRAILER} bytes are read.")
-            if not TRAILER_LINE.fullmatch(line):
-                raise HttpError(400, "The trailer of the body is malformed: expected `name: value`.")
-
 
 FramedBody = SizedBody | ChunkedBody
 
 
 def framed(wire: Wire, length: int) -> FramedBody:
-    """The body as Head.length announces it."""
+    """Return the body that Head.length announces."""
     return ChunkedBody(wire) if length == CHUNKED else SizedBody(wire, length)
 
 
 def chunk(piece: bytes) -> bytes:
-    """One chunk of an answer. The piece must not be empty: an empty chunk marks the end."""
+    """Return a piece as a chunk of a response. It must not be empty: an empty chunk marks the end."""
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
 class ReceiveBuffer:
-    """The bytes received on one connection and not read yet; the Wire of its bodies, which waits for more of them.
+    """The bytes that have arrived on one connection and were not read yet; the Wire of its bodies, which waits for more bytes.
 
-    buffer: bytes received and not read yet; the reader of heads takes them from its front.
-    is_broken: nothing more can be read, although more was announced.
+    buffer: those bytes; the reader of heads takes them from its front.
+    is_broken: the client announced more bytes, but they cannot be read.
     """
 
     __slots__ = ("buffer", "is_broken", "awaits_continue", "_transport", "_limits", "_send_continue", "_on_wait", "_patience")
 
     def __init__(self, transport: Transport, limits: Limits, send_continue: Callable[[], None],
                  on_wait: Callable[[], None] = lambda: None) -> None:
-        """send_continue: sends `100 Continue` to a client that waits for it before it sends its body.
+        """send_continue: sends `100 Continue`, for which a client may wait before it sends its body.
 
-        on_wait: called before it waits for the client.
+        on_wait: called before each wait for the client.
         """
         self.buffer = bytearray()
         self.is_broken = False
@@ -357,15 +325,15 @@ class ReceiveBuffer:
         self._limits = limits
         self._send_continue = send_continue
         self._on_wait = on_wait
-        self._patience = 0.0  # seconds for which more of the body is still awaited
+        self._patience = 0.0  # seconds left to wait for more of the body
 
     def begin_body(self, awaits_continue: bool) -> None:
-        """From here on the bytes belong to a new body. awaits_continue: the client waits for `100 Continue`."""
+        """Begin a new body; the next bytes belong to it. awaits_continue: whether the client waits for `100 Continue`."""
         self.awaits_continue = awaits_continue
         self._patience = self._limits.body_waits_s
 
     def fill(self) -> int | None:
-        """Receive once, without waiting: how many bytes came, 0 at the end, None when there are none now."""
+        """Receive once, without waiting. Returns the number of bytes, 0 at the end, None if no bytes have arrived."""
         piece = self._transport.receive(PIECE)
         if piece is None:
             return None
@@ -373,11 +341,11 @@ class ReceiveBuffer:
         return len(piece)
 
     def take(self, max_bytes: int) -> bytes:
-        """1 to `max_bytes` bytes of the body. Raises HttpError: 400 if the client ends early, 408 if it is too slow."""
+        """Return 1 to `max_bytes` bytes of the body. Raises HttpError: 400 if the client ends early, 408 if it is too slow."""
         return self._take_front(max_bytes) if self.buffer else self._from_client(max_bytes)
 
     def take_line(self, max_bytes: int) -> bytes:
-        """The bytes up to and including LF, or `max_bytes` bytes without one. Raises HttpError as take()."""
+        """Return the bytes up to and including LF, or `max_bytes` bytes without LF. Raises HttpError as take()."""
         end = self.buffer.find(b"\n", 0, max_bytes) + 1
         while not end and len(self.buffer) < max_bytes:
             self.buffer += self._from_client(PIECE)
@@ -390,26 +358,23 @@ class ReceiveBuffer:
         return piece
 
     def _from_client(self, max_bytes: int) -> bytes:
+        piece: bytes | None = None
         try:
-            piece = self._await_piece(max_bytes)
+            if self.awaits_continue:
+                self.awaits_continue = False
+                self._send_continue()
+            while (piece := self._transport.receive(max_bytes)) is None:
+                self._wait()
         except OSError:
-            piece = b""
+            pass
         if not piece:
             self.is_broken = True
             raise HttpError(400, INCOMPLETE)
         self._patience = min(self._limits.body_waits_s, self._patience + len(piece) / self._limits.body_rate)
         return piece
 
-    def _await_piece(self, max_bytes: int) -> bytes:
-        if self.awaits_continue:
-            self.awaits_continue = False
-            self._send_continue()
-        while (piece := self._transport.receive(max_bytes)) is None:
-            self._wait()
-        return piece
-
     def _wait(self) -> None:
-        """Wait for the client within the limits: a byte now and then must not hold a thread for ever, whatever came before."""
+        """Wait for the client within the limits: a client that sends a byte now and then must not hold a thread for ever."""
         self._on_wait()
         started = time.monotonic()
         if not wait(self._transport.sock, self._transport.blocked_on, min(self._limits.body_stall_s, self._patience)):

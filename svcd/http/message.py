@@ -1,8 +1,8 @@
 """Requests, responses, and their headers and bodies, as the rest of svcd sees them; HttpError.
 
 Values of headers are Latin-1 text, one character per byte, and only space and tab are blank (RFC 9110 5.6.3). Python's
-own strip() and split() also take U+0085 and U+00A0: svcd would then see another request than a proxy in front of it,
-which is how request smuggling works.
+strip() and split() also remove U+0085 and U+00A0: svcd would then see a different request than a proxy in front of it, which
+is how request smuggling works.
 """
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from svcd.http.sockets import wait_or_hangup
 
 # Bytes of a piece of a body: large enough that the cost per piece is negligible, small enough to hold one per request.
 PIECE = 65536
-# Bytes of a portion of a large answer: up to three copies of one are held for each slow client.
+# Bytes of a portion of a large response: svcd holds up to three copies of a portion for each slow client.
 PORTION = 32768
 
-# Bytes of a body that is read whole: the first of each are free, more are taken from BodyMemory in such steps.
+# A body that is read whole has its first FREE_BODY bytes for free, and takes more from BodyMemory in steps of MEMORY_STEP bytes.
 FREE_BODY, MEMORY_STEP = 65536, 1 << 20
 RETRY_AFTER_S = 10
-# A body that unpacks to so many times its size is a bomb, once it has unpacked to so many bytes. Documents do to 5 to 30 times.
+# A body is a bomb if it unpacks to more than MAX_RATIO times its size and MIN_BOMB bytes. Documents unpack to 5 to 30 times.
 MAX_RATIO, MIN_BOMB = 100, 2 << 20
 
 INCOMPLETE = "The provided payload is incomplete and cannot be parsed"
@@ -55,29 +55,29 @@ class Headers:
         self._values = values
 
     def get(self, name: str, default: str | None = None) -> str | None:
-        """The value of a header, or the default."""
+        """Return the value of a header, or the default."""
         return self._values.get(name.lower(), default)
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._values
 
     def items(self) -> Iterable[tuple[str, str]]:
-        """(name in lower case, value) in the order of their first appearance."""
+        """Return the pairs (name in lower case, value) in the order of their first appearance."""
         return self._values.items()
 
 
 def trimmed(text: str) -> str:
-    """A value, an element or a parameter without the spaces and tabs around it."""
+    """Return a value, an element or a parameter without the spaces and tabs around it."""
     return text.strip(_BLANKS)
 
 
 def elements(value: str) -> list[str]:
-    """The elements of a comma list whose names have no case, such as Connection: in lower case, in their order."""
+    """Return the elements of a case-insensitive comma list, such as Connection, in lower case and in order."""
     return [trimmed(element) for element in value.lower().split(",")]
 
 
 def media_type(value: str) -> str:
-    """The `type/subtype` of a Content-Type in lower case, without its parameters (RFC 9110 8.3.1)."""
+    """Return the `type/subtype` of a Content-Type in lower case, without its parameters (RFC 9110 8.3.1)."""
     return trimmed(value.partition(";")[0]).lower()
 
 
@@ -86,7 +86,7 @@ class WireBody(Protocol):
 
     @property
     def length(self) -> int | None:
-        """The announced length; None when it is not known before the end."""
+        """The announced length in bytes; None when it is not known before the end."""
 
     def __iter__(self) -> Iterator[bytes]: ...
 
@@ -98,7 +98,7 @@ class Descriptor(Protocol):
 
 
 class NoBody:
-    """The body of a request that has none."""
+    """The empty body of a request without one."""
 
     length = 0
 
@@ -107,10 +107,10 @@ class NoBody:
 
 
 class BodyMemory:
-    """The memory for bodies that are held whole, all of a server together. most: in bytes; taken: of them.
+    """The memory of a server for all bodies that it holds whole. most: bytes in total; taken: bytes in use.
 
-    Without it clients that send nearly all of a large body, and wait then, would each keep as much as a body may have.
-    noun: what they are called in the error.
+    Without it each client that sends nearly all of a large body, and then waits, would hold the memory of a largest body.
+    noun: the name of the bodies in the error message.
     """
 
     def __init__(self, most: int, noun: str = "large bodies") -> None:
@@ -120,7 +120,7 @@ class BodyMemory:
         self._lock = threading.Lock()  # guards taken
 
     def take(self, size: int) -> None:
-        """Take so many bytes, which release() must give back. Raises HttpError 503 when there are not so many left."""
+        """Take `size` bytes, which release() must give back. Raises HttpError 503 when fewer are left."""
         with self._lock:
             if self.taken + size > self._most:
                 raise HttpError(503, f"Other requests take all of the memory that there is for {self._noun}: try again later.",
@@ -128,7 +128,7 @@ class BodyMemory:
             self.taken += size
 
     def release(self, size: int) -> None:
-        """Give back what was taken."""
+        """Give back `size` bytes."""
         with self._lock:
             self.taken -= size
 
@@ -136,24 +136,23 @@ class BodyMemory:
 class Body:
     """The body of a request: read once, as a stream or whole, with its content codings removed.
 
-    Raises, while it is read: `payload_too_large` when the bytes on the wire or the unpacked bytes exceed the
-    limit, `bad_request` when the body ends too early or its compressed data is broken,
-    `unsupported_media_type` for a coding that is not known.
+    Reading raises `payload_too_large` when the bytes on the wire or the unpacked bytes exceed the limit, `bad_request` when the
+    body ends too early or its compressed data is broken, `unsupported_media_type` for an unknown coding.
     """
 
     __slots__ = ("_wire", "_encoding", "_limit", "_memory", "_taken")
 
     def __init__(self, wire: WireBody, encoding: str | None = None, limit: int = 1 << 62,
                  memory: BodyMemory | None = None) -> None:
-        """encoding: the Content-Encoding header; limit: in bytes. memory: for read(), given back by release()."""
+        """encoding: the Content-Encoding header; limit: in bytes. memory: read() takes from it, release() gives it back."""
         self._wire = wire
         self._encoding = encoding
         self._limit = limit
         self._memory = memory
-        self._taken = 0  # bytes of it
+        self._taken = 0  # bytes of memory
 
     def chunks(self, size: int = PIECE) -> Iterator[bytes]:
-        """Pieces of 1 to `size` bytes, each read from the client when it is asked for."""
+        """Yield pieces of 1 to `size` bytes; reads each from the client on demand."""
         for piece in self._unpacked():
             if len(piece) <= size:
                 yield piece
@@ -162,7 +161,7 @@ class Body:
                 yield piece[start:start + size]
 
     def read(self) -> bytes:
-        """The whole body. Raises a 503, too, when there is no memory left for it."""
+        """Return the whole body. Also raises HttpError 503 when `memory` has no room left for it."""
         whole = BytesIO()  # one growing block is returned to the system at once; many pieces would fragment the heap
         for piece in self._unpacked(refuses_bombs=True):
             while self._memory and whole.tell() + len(piece) > FREE_BODY + self._taken:
@@ -172,61 +171,63 @@ class Body:
         return whole.getvalue()
 
     def release(self) -> None:
-        """Give back the memory of read(): its bytes are not needed any more."""
+        """Give back the memory of read(), when nobody needs its result any longer."""
         if self._memory and self._taken:
             self._memory.release(self._taken)
             self._taken = 0
 
     def _unpacked(self, refuses_bombs: bool = False) -> Iterator[bytes]:
-        """refuses_bombs: of bodies that are held in memory; others go to the disk as they come, up to the limit."""
+        """Yield unpacked pieces. refuses_bombs: for bodies held in memory; others are written to disk up to the limit."""
         if (self._wire.length or 0) > self._limit:
             raise _too_large(self._limit)
         wire = _Counted(self._wire)
         pieces = _limited(wire, self._limit)
         for name in reversed(content_codings(self._encoding)):
             # The limits hold for each stage: the one in the middle may be the decompression bomb.
-            pieces = _limited(_whole(content_coding.unpack(name, pieces)), self._limit)
-            if refuses_bombs:
-                pieces = _no_bomb(pieces, wire)
+            pieces = _limited(content_coding.unpack(name, pieces), self._limit, wire if refuses_bombs else None)
         return pieces
 
 
 def content_codings(encoding: str | None) -> list[str]:
-    """The codings of a Content-Encoding header in the order they were applied, identity left out."""
+    """Return the codings of a Content-Encoding header in the order they were applied, without identity."""
     if not encoding:
         return []
     names = [name for name in elements(encoding) if name not in ("", "identity")]
     unknown = [name for name in names if name not in content_coding.UNPACKERS or not content_coding.is_available(name)]
     if unknown or len(names) > content_coding.MAX_CODINGS:
         known = list(filter(content_coding.is_available, content_coding.PACKERS))
-        raise ApiError(
-            "unsupported_media_type",
-            f"The content encoding `{(unknown or [encoding])[0]}` is not supported: "
-            f"expected at most {content_coding.MAX_CODINGS} of {', '.join(f'`{name}`' for name in (*known, 'identity'))}.",
-            (("Accept-Encoding", ", ".join(known)),),
-        )
+        expected = ", ".join(f"`{name}`" for name in (*known, "identity"))
+        raise ApiError("unsupported_media_type", f"The content encoding `{(unknown or [encoding])[0]}` is not supported: "
+                       f"expected at most {content_coding.MAX_CODINGS} of {expected}.", (("Accept-Encoding", ", ".join(known)),))
     return names
 
 
 def _too_large(limit: int) -> ApiError:
-    return ApiError(
-        "payload_too_large",
-        f"The provided payload reached the size limit. The maximum accepted payload size is {message_size(limit)}.",
-    )
+    return ApiError("payload_too_large",
+                    f"The provided payload reached the size limit. The maximum accepted payload size is {message_size(limit)}.")
 
 
-def _limited(pieces: Iterable[bytes], limit: int) -> Iterator[bytes]:
-    """The pieces; raises payload_too_large once they exceed `limit` bytes together."""
+def _limited(pieces: Iterable[bytes], limit: int, wire: _Counted | None = None) -> Iterator[bytes]:
+    """Yield the pieces. Raises payload_too_large once they exceed `limit` bytes together, and `bad_request` for broken data.
+
+    wire: the packed body; raises payload_too_large, too, once it has unpacked to MAX_RATIO times its bytes.
+    """
     total = 0
-    for piece in pieces:
-        total += len(piece)
-        if total > limit:
-            raise _too_large(limit)
-        yield piece
+    try:
+        for piece in pieces:
+            total += len(piece)
+            if total > limit:
+                raise _too_large(limit)
+            if wire is not None and total > MIN_BOMB and total > MAX_RATIO * wire.size:
+                raise ApiError("payload_too_large", f"The provided payload unpacks to more than {MAX_RATIO} times its size. Send "
+                                                    "it without compression.")
+            yield piece
+    except content_coding.BrokenCoding as broken:
+        raise HttpError(400, INCOMPLETE) from broken
 
 
 class _Counted:
-    """Pieces; `size` tells how many bytes have come."""
+    """Pieces on the wire. size: bytes that have come."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = pieces
@@ -238,30 +239,11 @@ class _Counted:
             yield piece
 
 
-def _no_bomb(pieces: Iterable[bytes], wire: _Counted) -> Iterator[bytes]:
-    """The pieces; raises payload_too_large once they are MAX_RATIO times what has come over the wire."""
-    total = 0
-    for piece in pieces:
-        total += len(piece)
-        if total > MIN_BOMB and total > MAX_RATIO * wire.size:
-            raise ApiError("payload_too_large", f"The provided payload unpacks to more than {MAX_RATIO} times its size. Send it "
-                                                "without compression.")
-        yield piece
-
-
-def _whole(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The pieces of an unpacker; broken data becomes an HttpError."""
-    try:
-        yield from pieces
-    except content_coding.BrokenCoding as broken:
-        raise HttpError(400, INCOMPLETE) from broken
-
-
 class Request:
-    """One request: its head is complete and checked, its body is read on demand.
+    """A request with a complete, checked head; its body is read on demand.
 
-    method: as routes know it (GET for HEAD, too); verb: as it was sent.
-    path, query: as sent, percent-encoded; query without its `?`. client: the address it came from.
+    method: for routes (GET also for HEAD); verb: as sent by the client.
+    path, query: as sent, percent-encoded; query without its `?`. client: the address of the client.
     """
 
     __slots__ = ("method", "verb", "path", "query", "headers", "body", "client", "_sock", "_segments")
@@ -280,30 +262,27 @@ class Request:
         self._segments: tuple[str, ...] | None = None
 
     def wait(self, wakeup: Descriptor, seconds: float) -> bool:
-        """Wait until a descriptor is readable or the time is over; False if the client left before that."""
+        """Wait until a descriptor is readable or the time is over. Returns False if the client left before that."""
         return wait_or_hangup(self._sock, wakeup.fileno(), seconds)
 
     @property
     def segments(self) -> tuple[str, ...]:
-        """The parts of the path, percent-decoded after it was split; empty ones left out."""
+        """The non-empty parts of the path, percent-decoded after the split."""
         if self._segments is None:
-            self._segments = self._split_path()
+            parts = [part for part in self.path.split("/") if part]
+            if "%" in self.path or not self.path.isascii():
+                # The head was decoded as Latin-1; clients send unescaped characters as UTF-8.
+                parts = [unquote(part.encode("latin-1")) for part in parts]
+            self._segments = tuple(parts)
         return self._segments
-
-    def _split_path(self) -> tuple[str, ...]:
-        parts = [part for part in self.path.split("/") if part]
-        if "%" in self.path or not self.path.isascii():
-            # The head was decoded as Latin-1: what a client sent unescaped is UTF-8.
-            parts = [unquote(part.encode("latin-1")) for part in parts]
-        return tuple(parts)
 
 
 class Portions:
-    """A large body as an iterator of pieces; next() generates one and never blocks.
+    """A large body as an iterator of pieces; next() generates a piece and never blocks.
 
-    So a single thread can generate those of all answers, each piece when its client has taken the one before. Pieces are
-    requested by any thread, one at a time. pieces: a generator of pieces of about PORTION bytes, none empty. at_end:
-    called once, after the generator was closed, at the end or when the client has left.
+    A single thread can therefore generate all responses, each piece when the client has taken the previous one. Any thread may
+    request a piece, one thread at a time. pieces: a generator of non-empty pieces of about PORTION bytes. at_end: called once,
+    after the generator was closed, at the end or when the client has left.
     """
 
     __slots__ = ("_pieces", "_at_end")
@@ -330,10 +309,10 @@ class Portions:
 
 @dataclass(slots=True)
 class Response:
-    """An answer. body: bytes, Portions, or an iterator of pieces that are sent as they come, and that may block.
+    """A response. body: bytes, Portions, or an iterator that may block, whose pieces are sent as they come.
 
-    An empty first piece sends the head alone. The iterator's close() is called at its end, also if the client left.
-    headers: in addition to those of HTTP itself.
+    An empty first piece sends the head alone. The server calls the iterator's close() at its end, also if the client left.
+    headers: sent in addition to the headers of HTTP itself.
     """
 
     status: int

@@ -1,11 +1,11 @@
 """Relays between TLS connections and the processes that answer their requests (docs/http.md#worker-processes).
 
-The main process decrypts and encrypts; the other end of the socket pair of a relay is with the process that answers, to
-which it looks like a client without TLS. That process has the time-outs: when it closes its end, the relay ends, and when
-the client ends its side, that process sees it.
+The main process decrypts and encrypts. Each relay has a socket pair; the process that answers holds the other end, which
+looks to it like a client without TLS. That process applies the time-outs: the relay ends when it closes its end, and it
+notices when the client ends its side.
 
-Threads: "http-relay" moves all bytes; it is started with the first relay and ends with the server. `_lock` guards the start
-and what other threads leave for it.
+Threads: "http-relay" moves all bytes; it starts with the first relay and ends with the server. `_lock` guards the start and
+the relays that other threads add.
 """
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from svcd.http.message import PIECE
 from svcd.http.sockets import READABLE, WRITABLE, Limits, Transport
@@ -22,7 +23,7 @@ from svcd.http.sockets import READABLE, WRITABLE, Limits, Transport
 _NOTHING = memoryview(b"")
 # Pieces moved for one relay before others get their turn.
 _TURNS = 8
-# A relay on which an answer was the last that came, so long ago, may be closed for a new client.
+# A relay may be closed for a new client when the last bytes were a response, and are at least this old.
 _IDLE_S = 1.0
 
 
@@ -30,7 +31,7 @@ class Relay:
     """One TLS connection and one end of a socket pair. Used by one thread."""
 
     def __init__(self, transport: Transport, near_end: socket.socket, stall_s: float) -> None:
-        """stall_s: how long the client may take nothing after the process has ended its side."""
+        """stall_s: seconds for which the client may take nothing after the process has ended its side."""
         self.transport = transport
         self._stall_s = stall_s
         self.near_end = near_end
@@ -42,7 +43,7 @@ class Relay:
         self.moved_at = time.monotonic()
 
     def pump(self) -> bool:
-        """Move what can be moved; True if there may be more. Raises OSError when the client is gone."""
+        """Move bytes both ways; return whether more may be ready. Raises OSError when the client has left."""
         for _ in range(_TURNS):
             if not (self._move_in() | self._move_out()):
                 return False
@@ -50,24 +51,24 @@ class Relay:
 
     @property
     def is_over(self) -> bool:
-        """All that the process has sent has reached the client."""
+        """Whether the process has ended its side and the client has got all of it."""
         return self._process_has_ended and not self._to_client
 
     def is_idle(self, now: float) -> bool:
-        """The next request of the client has not begun."""
+        """Return whether the last response was sent a while ago, and no new request has begun."""
         return self._has_answered and not self._to_client and now >= self.moved_at + _IDLE_S
 
     def is_stuck(self, now: float) -> bool:
-        """The process has ended its side, and the client does not take the rest."""
+        """Return whether the process has ended its side, and the client does not take the rest."""
         return self._process_has_ended and now >= self.moved_at + self._stall_s
 
     def client_events(self) -> int:
-        """The events of the client's connection to wait for; 0 for none."""
+        """Return the events of the client's connection to wait for; 0 for none."""
         reading = self._receive_needs if not self._to_process and not self._client_has_ended else 0
         return reading | (self._send_needs if self._to_client else 0)
 
     def process_events(self) -> int:
-        """The events of the near end to wait for; 0 for none."""
+        """Return the events of the near end to wait for; 0 for none."""
         reading = READABLE if not self._to_client and not self._process_has_ended else 0
         return reading | (WRITABLE if self._to_process else 0)
 
@@ -77,7 +78,7 @@ class Relay:
         self.transport.sock.close()
 
     def _move_in(self) -> bool:
-        """Move bytes from the client to the process; True if any moved."""
+        """Move bytes from the client to the process; return whether any moved."""
         has_moved = False
         if not self._to_process and not self._client_has_ended:
             received = self.transport.receive(PIECE)
@@ -88,8 +89,9 @@ class Relay:
                 self._client_has_ended = not received
                 self._note_move(has_answered=False)
                 has_moved = True
-                if not received:
-                    self._end_process_input()
+        if has_moved and self._client_has_ended:
+            with suppress(OSError):  # the process has closed its end
+                self.near_end.shutdown(socket.SHUT_WR)
         if self._to_process:
             try:
                 sent = self.near_end.send(self._to_process)
@@ -102,7 +104,7 @@ class Relay:
         return has_moved
 
     def _move_out(self) -> bool:
-        """Move bytes from the process to the client; True if any moved."""
+        """Move bytes from the process to the client; return whether any moved."""
         has_moved = False
         if not self._to_client and not self._process_has_ended:
             try:
@@ -127,17 +129,11 @@ class Relay:
     def _note_move(self, *, has_answered: bool) -> None:
         self._has_answered, self.moved_at = has_answered, time.monotonic()
 
-    def _end_process_input(self) -> None:
-        try:
-            self.near_end.shutdown(socket.SHUT_WR)
-        except OSError:  # the process has closed its end
-            pass
-
 
 class RelayThread:
     """All relays of the main process, and the thread that works on them. Linux only.
 
-    on_end: called when relays have ended, as there may be room for more connections.
+    on_end: called when a relay has ended, because the server may have room for more connections.
     """
 
     def __init__(self, limits: Limits, on_end: Callable[[], None]) -> None:
@@ -151,18 +147,18 @@ class RelayThread:
         self._new: list[Relay] = []
         self._is_closed = False
         self._must_evict = False
-        # Only of the thread:
+        # Used by the thread only:
         self._relays: set[Relay] = set()
         self._by_descriptor: dict[int, Relay] = {}
         self._armed: dict[int, int] = {}  # descriptor: events
 
     @property
     def count(self) -> int:
-        """How many relays there are."""
+        """Number of relays."""
         return len(self._relays) + len(self._new)
 
     def add(self, transport: Transport, near_end: socket.socket) -> None:
-        """Relay from now on. Both sockets belong to the relay."""
+        """Start a relay; it owns both sockets."""
         relay = Relay(transport, near_end, self._limits.write_stall_s)
         with self._lock:
             if self._is_closed:
@@ -175,7 +171,7 @@ class RelayThread:
         os.eventfd_write(self._wakeup, 1)
 
     def evict(self) -> bool:
-        """Have the relay closed that was idle longest; False: there is room only once it is."""
+        """Have the thread close the relay that was idle longest. Returns False: the room comes only later."""
         if self._relays:
             self._must_evict = True
             os.eventfd_write(self._wakeup, 1)
@@ -195,20 +191,23 @@ class RelayThread:
         os.close(self._wakeup)
 
     def _work(self) -> None:
-        more: set[Relay] = set()  # whose turn was over before they had moved everything
+        more: set[Relay] = set()  # relays whose turn was over before they had moved everything
         while not self._is_closed:
-            ready = {self._by_descriptor.get(descriptor) for descriptor, _ in self._events(0.0 if more else 1.0)}
+            events = self._epoll.poll((0.0 if more else 1.0) if self._relays else None)
+            if any(descriptor == self._wakeup for descriptor, _ in events):
+                os.eventfd_read(self._wakeup)
+            ready = {self._by_descriptor.get(descriptor) for descriptor, _ in events}
             turn = [relay for relay in {*ready, *more, *self._take_new()} if relay is not None and relay in self._relays]
             more = {relay for relay in turn if self._pump(relay)}
-            self._end_some(time.monotonic())
+            now = time.monotonic()
+            for relay in [relay for relay in self._relays if relay.is_stuck(now)]:
+                self._end(relay)
+            if self._must_evict:
+                self._must_evict = False
+                if idle := [relay for relay in self._relays if relay.is_idle(now)]:
+                    self._end(min(idle, key=lambda relay: relay.moved_at))
         for relay in [*self._relays, *self._take_new()]:
             relay.close()
-
-    def _events(self, seconds: float) -> list[tuple[int, int]]:
-        events = self._epoll.poll(seconds if self._relays else None)
-        if any(descriptor == self._wakeup for descriptor, _ in events):
-            os.eventfd_read(self._wakeup)
-        return events
 
     def _take_new(self) -> list[Relay]:
         with self._lock:
@@ -219,13 +218,13 @@ class RelayThread:
         return new
 
     def _pump(self, relay: Relay) -> bool:
-        """Let a relay move bytes; True if it needs another turn without waiting for an event."""
+        """Let a relay move bytes; return whether it needs another turn without waiting for an event."""
         try:
             has_more = relay.pump()
-        except OSError:  # the client is gone
-            self._end(relay)
-            return False
-        if relay.is_over:
+            has_ended = relay.is_over
+        except OSError:  # the client has left
+            has_more, has_ended = False, True
+        if has_ended:
             self._end(relay)
             return False
         self._arm(relay.transport.sock.fileno(), relay.client_events())
@@ -233,7 +232,7 @@ class RelayThread:
         return has_more
 
     def _arm(self, descriptor: int, events: int) -> None:
-        """Wait for these events. Not for none: epoll would report the end of the other side again and again."""
+        """Wait for these events. Unregisters for 0: epoll would otherwise report the end of the other side repeatedly."""
         before = self._armed.get(descriptor, 0)
         if events == before:
             return
@@ -244,15 +243,6 @@ class RelayThread:
         else:
             self._epoll.register(descriptor, events)
         self._armed[descriptor] = events
-
-    def _end_some(self, now: float) -> None:
-        """Close relays that are stuck, and the one that was idle longest if there must be room."""
-        for relay in [relay for relay in self._relays if relay.is_stuck(now)]:
-            self._end(relay)
-        if self._must_evict:
-            self._must_evict = False
-            if idle := [relay for relay in self._relays if relay.is_idle(now)]:
-                self._end(min(idle, key=lambda relay: relay.moved_at))
 
     def _end(self, relay: Relay) -> None:
         for descriptor in (relay.transport.sock.fileno(), relay.near_end.fileno()):

@@ -1,24 +1,24 @@
 """Accepts connections, runs request threads, and stops without losing a request.
 
 Threads (docs/http.md#threads):
-- Of `http-1` to `http-N` one leads (svcd.http.sockets.Lead): it asks the poller for the connections with something to read, takes
-  the first, reads the request, runs `answer`, sends the answer, registers the connection again, and takes the next. Listening
-  sockets are in the same poller: the thread accepts. Another thread takes the lead before an answer that may take long, and
-  when one takes longer than expected; it goes on with the connections that are left. No request is passed between threads,
+- One of `http-1` to `http-N` leads (svcd.http.sockets.Lead): it asks the poller for the connections with something to read,
+  takes the first, reads the request, runs `answer`, sends the response, registers the connection again, and takes the next.
+  Listening sockets are in the same poller: the thread accepts. Another thread takes the lead before a response that may take
+  long, and when one takes longer than expected; it takes over the remaining connections. No request is passed between threads,
   which in Python would cost a wait for the interpreter lock each time.
-- A thread is started when the last idle one has found work, up to the bound. After `Limits.spare_s` without work, all but
-  SPARE_THREADS end. No client can hold a thread by doing nothing, except in the middle of a body, which has its
+- The server starts a thread when the last idle one has found work, up to the bound. After `Limits.spare_s` without work, all
+  but SPARE_THREADS end. No client can hold a thread by doing nothing, except in the middle of a body, which has its
   time-outs (Limits).
-- Answers that their clients are slow to read, or that are made in portions, wait in a second poller with one thread
-  (svcd.http.delivery). Streams hold a request thread each; the caller bounds their number.
-- The thread that calls `serve()` answers no request. Each `Limits.sweep_s` it closes connections whose deadline has
+- Responses that their clients read slowly, or that are generated in portions, wait in a second poller with one thread
+  (svcd.http.delivery). Each stream holds a request thread; the caller bounds their number.
+- The thread that calls `serve()` answers no request. Every `Limits.sweep_s` it closes connections whose deadline has
   passed, dismisses spare threads, and calls on_idle and on_sweep.
 
-Queues: only those of the kernel (connections not accepted yet; ready sockets, first come first served). Several processes
-may serve the same listening sockets: svcd.http.worker_sharing.
+Queues: the kernel's only (connections not accepted yet; ready sockets, first come first served). Several processes may
+serve the same listening sockets: svcd.http.worker_sharing.
 
-Promised: answers of one connection come in the order of its requests. After `stop()` nothing new is accepted, requests
-that are here are answered with `Connection: close` within the grace period, then connections are cut.
+Guarantees: a client gets responses in the order of its requests. After `stop()` the server accepts nothing new, answers the
+requests that have arrived with `Connection: close` within the grace period, then cuts the connections.
 """
 from __future__ import annotations
 
@@ -31,48 +31,32 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from http.server import HTTPServer
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from svcd.base import process
-from svcd.http.connection import Connection
+from svcd.http.connection import Answer, Connection, OnError, OnRequest
 from svcd.http.delivery import DeliveryThread
-from svcd.http.message import MEMORY_STEP, BodyMemory, Request, Response
-from svcd.http.sockets import (
-    BACKLOG,
-    READABLE,
-    WRITABLE,
-    Lead,
-    Limits,
-    PlainTransport,
-    Pollable,
-    Poller,
-    Transport,
-    listen,
-    wait,
-)
+from svcd.http.message import MEMORY_STEP, BodyMemory, Request
+from svcd.http.sockets import BACKLOG, READABLE, WRITABLE, Lead, Limits, PlainTransport, Pollable, Poller, Transport, listen, wait
 
 if TYPE_CHECKING:
-    import ssl  # loaded at run time only by who makes the context
+    import ssl  # at run time only the maker of the context loads it
 
     from svcd.http.relay import RelayThread
     from svcd.http.worker_sharing import HandoffQueue, PeerProcesses
 
-Answer = Callable[[Request], Response]
-OnRequest = Callable[[Request, int, float, int], None]  # request, status, seconds, bytes of the answer's body
-OnError = Callable[[str], None]  # a traceback
-
 ACCEPTS_PER_TURN = 64
 # No descriptor or memory for one more connection: close an idle one, or wait until a connection ends.
 EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
-# Idle threads that are kept for the next request: starting one takes a tenth of a millisecond.
+# Idle threads kept for the next request: starting a thread takes a tenth of a millisecond.
 SPARE_THREADS = 2
-# A thousand threads may wait for their search; with the usual 8 MB each, small machines refuse them. Python does
-# not know this limit, so the depth of a text is checked before anything recurses over it (svcd.base.json_text.is_too_deep).
+# A thousand threads may wait for their search; with the usual 8 MB each, small machines refuse them. Python does not know this
+# limit, so callers check the depth of a text before anything recurses over it (svcd.base.json_text.is_too_deep).
 THREAD_STACK = 1 << 20
 
 
 class Listener:
-    """A listening socket in the poller; when it is readable, it accepts."""
+    """A listening socket in the poller; accepts connections when it is readable."""
 
     deadline = float("inf")
 
@@ -85,7 +69,7 @@ class Listener:
         return self.sock.fileno()
 
     def handle(self) -> int:
-        """Accept; READABLE to be registered again, 0 if there is no room for more connections now."""
+        """Accept. Returns READABLE to be registered again, 0 if the server has no room for more connections now."""
         for _ in range(self._per_turn()):
             if self._server.is_full:
                 if not wait(self.sock, READABLE, 0):  # no client waits, so no room is needed
@@ -103,13 +87,13 @@ class Listener:
 
     def drain(self) -> None:
         """Accept the connections that the kernel has completed already, so that their clients are answered."""
-        # The main process stops last: those that stop earlier leave the backlog to it.
+        # The main process stops last; processes that stop earlier leave the backlog to it.
         is_last = self._server.is_main and not self._server.are_sockets_kept
         for _ in range(0, BACKLOG if is_last else 0, self._per_turn()):
             self.handle()
 
     def _per_turn(self) -> int:
-        """How many connections to accept: one among several processes, so that the others get their share."""
+        """Return how many connections to accept: one if other processes accept too, so that they get their share."""
         return ACCEPTS_PER_TURN if self._server.accepts_alone else 1
 
 
@@ -126,7 +110,7 @@ class Dismissal:
         return self._descriptor
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         os.close(self._descriptor)
 
 
@@ -150,48 +134,48 @@ class Server(HTTPServer):
         on_sweep: Callable[[], None] = lambda: None,
         are_sockets_kept: bool = False,
     ) -> None:
-        """Listens at once; requests are answered from `serve()` on. Raises ListenError.
+        """Listen at once; serve() answers the requests. Raises ListenError.
 
-        address: host and port, as of listen(), or listening sockets; none, if all connections come from other processes.
-        peers: of the other processes, if there are any (share()). payload_limit: bytes of a body, as sent and unpacked.
-        on_request: called after each answer. on_error: called with the traceback of a bug (default: standard error).
-        on_stopping: called when the stop begins, to end streams. on_idle: called in the thread of serve() some time
-        after work, preferably while no request runs: the time to release memory. on_sweep: called there each
-        `Limits.sweep_s`, until the stop begins. are_sockets_kept: the listening sockets stay open elsewhere, so that
-        connections which are not accepted at the stop wait for the next process.
+        address: host and port as for listen(), or listening sockets; no socket if all connections come from other processes.
+        threads: maximum number of request threads. payload_limit: maximum bytes of a body, both as sent and unpacked.
+        on_request: called after each response. on_error: called with the traceback of a bug (default: standard error).
+        peers: the other processes that answer, if any (see share()). on_stopping: called when the stop begins, to end streams.
+        on_idle: called in the thread of serve() some time after work, preferably while no request runs: the time to release
+        memory. on_sweep: called there every `Limits.sweep_s` until the stop begins. are_sockets_kept: another process keeps
+        the listening sockets open, so that connections not accepted before the stop wait for the next process.
         """
         self.answer = answer
         self.payload_limit = payload_limit
-        self.body_memory = BodyMemory(payload_limit + MEMORY_STEP)  # a body of the largest size always has room when it is alone
+        self.body_memory = BodyMemory(payload_limit + MEMORY_STEP)  # a body of the largest size has room when it is alone
         self.ssl_context = ssl_context
-        self.on_request = on_request or (lambda *_: None)
-        self.on_error = on_error or sys.stderr.write
+        self.on_request: OnRequest = on_request or (lambda *_: None)
+        self.on_error: OnError = on_error or sys.stderr.write
         self.on_stopping = on_stopping
         self.on_idle = on_idle
         self.on_sweep = on_sweep
         self.are_sockets_kept = are_sockets_kept
         self.accepted = 0  # connections since the start
         self.limits = limits
-        self.is_stopping = False  # nothing new is accepted
-        self.on_message: Callable[[bytes], None] = lambda message: None  # called with what another process has sent
-        # Is the answer to a request mostly quick, so that the next one may wait for it? (svcd.http.sockets.Lead)
+        self.is_stopping = False  # the server accepts nothing new
+        self.on_message: Callable[[bytes], None] = lambda message: None  # called with each message of another process
+        # Returns whether the response is mostly quick to compute, so that the next request may wait for it (Lead).
         self.is_quick: Callable[[Request], bool] = lambda request: False
-        self.on_backlog: Callable[[bool], None] = lambda has_backlog: None  # called when requests begin, or cease, to wait so
-        self._is_leaving = False  # connections go on in the main process
-        self._has_ended = False  # no more threads
+        self.on_backlog: Callable[[bool], None] = lambda has_backlog: None  # called when requests begin, or cease, to wait for it
+        self._is_leaving = False  # the main process takes over the connections
+        self._has_ended = False  # the server starts no more threads
         self._max_threads = max(1, threads)
         self._threads: list[threading.Thread] = []
         self._free_names: list[str] = []  # of threads that have ended
         self._waiting = 0  # idle threads
         self._min_waiting = 0  # the fewest idle threads since threads were last dismissed
-        self._dismissed = 0  # threads that are asked to end and have not yet
+        self._dismissed = 0  # threads that were asked to end and have not ended
         self._at_work = 0  # connections that a thread works on
-        self._has_worked = False  # since on_idle was called last
+        self._has_worked = False  # since the last call of on_idle
         # Guards _waiting, _min_waiting, _dismissed, _at_work, _has_worked, _threads, _free_names and _has_ended.
         self._lock = threading.Lock()
         self._dismissal = Dismissal()
         self._lead = Lead()
-        # These belong to the thread that leads. _arrived: taken out of the poller, to be handled in this order.
+        # These belong to the thread that leads. _arrived: pollables taken out of the poller, to be handled in this order.
         self._arrived: deque[Pollable] = deque()
         self._has_backlog = self._told_backlog = False
         self._spare_until = time.monotonic() + limits.spare_s
@@ -201,7 +185,7 @@ class Server(HTTPServer):
         self._grace_s = 0.0
         self._peers = peers
         self._sources: list[Listener | HandoffQueue] = [*self._listen(address), *self._handoff_queues()]
-        self._paused: list[Listener | HandoffQueue] = []  # those without room for more connections
+        self._paused: list[Listener | HandoffQueue] = []  # sources that found no room for more connections
         self._stop_reader, self._stop_writer = socket.socketpair()
         self._poller = Poller()
         self._delivery_thread = DeliveryThread(self._continue_delivery, THREAD_STACK)
@@ -209,7 +193,7 @@ class Server(HTTPServer):
 
     def _listen(self, address: tuple[str, int] | Sequence[socket.socket]) -> list[Listener]:
         sockets = listen(*address) if isinstance(address, tuple) else address
-        # The base would make a socket of its own, and look up the full name of the host, which can take seconds.
+        # The base would open a socket of its own, and look up the full name of the host, which can take seconds.
         super().__init__(sockets[0].getsockname() if sockets else ("", 0), Connection, bind_and_activate=False)
         self.socket.close()
         self.sockets = tuple(sockets)
@@ -224,7 +208,7 @@ class Server(HTTPServer):
 
     @property
     def port(self) -> int:
-        """The port that it listens on; a free one if 0 was asked for."""
+        """The port that the server listens on; a free one if 0 was asked for."""
         return self.server_address[1]
 
     # Other processes
@@ -246,33 +230,41 @@ class Server(HTTPServer):
 
     @property
     def accepts_alone(self) -> bool:
-        """No other process accepts connections: they cannot, with TLS."""
+        """Whether no other process accepts connections; with TLS none can."""
         return self._peers is None or self.ssl_context is not None
 
     @property
     def is_main(self) -> bool:
-        """This is the main process."""
+        """Whether this is the main process."""
         return self._peers is None or self._peers.is_main
 
     @property
     def ends_connections(self) -> bool:
-        """Each answer is the last of its connection."""
+        """Whether each response is the last one on its connection."""
         return self.is_stopping and not self._is_leaving
 
     # Connections
 
     @property
     def has_connections(self) -> bool:
-        """There are clients, idle ones included."""
+        """Whether clients are connected, idle ones included."""
         return bool(self._connections) or self._relay_thread is not None and self._relay_thread.count > 0
 
     def accept(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        """Register a new connection with the poller; one that the client has closed already is dropped."""
+        """Register a new connection with the poller; drops it if the client has closed it already."""
         self.accepted += 1
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = Connection(self._transport(sock), _address_text(address), self)
+            transport: Transport
+            if self.ssl_context is None:
+                transport = PlainTransport(sock)
+            else:
+                from svcd.http.tls import TlsTransport  # lazily: only daemons with TLS load ssl
+
+                transport = TlsTransport(sock, self.ssl_context)
+            # IPv4 clients of an IPv6 socket are shown as IPv4.
+            connection = Connection(transport, str(address[0]).removeprefix("::ffff:"), self)
         except OSError:
             sock.close()
             return
@@ -285,7 +277,7 @@ class Server(HTTPServer):
         self._poller.register(connection, events)
 
     def receive(self, sock: socket.socket, client: str, received: bytes) -> None:
-        """Continue a connection that another process has accepted. client: its address. received: the bytes that were read."""
+        """Continue a connection that another process has accepted. client: its address; received: the bytes read so far."""
         sock.setblocking(False)
         if self._has_ended:
             sock.close()
@@ -294,7 +286,7 @@ class Server(HTTPServer):
             self._register(connection, WRITABLE)  # writable at once, so a thread gets it at once
 
     def hand_off(self, request: Request, connection: Connection, raw: bytes) -> bool:
-        """Hand a request, with its connection, to another process; False if this process answers it.
+        """Hand a request, with its connection, to another process. Returns False if this process answers it.
 
         raw: the head of the request. Raises ConnectionAbortedError.
         """
@@ -305,7 +297,7 @@ class Server(HTTPServer):
         received = connection.received_from(raw)
         if isinstance(connection.transport, PlainTransport):
             return peers.hand_off(request, target, connection.request, connection.client, received)
-        near_end, far_end = socket.socketpair()  # the state of TLS cannot be handed off: relay what is decrypted
+        near_end, far_end = socket.socketpair()  # the state of TLS cannot be handed off: relay the decrypted bytes
         with far_end:
             if not peers.hand_off(request, target, far_end, connection.client, received):
                 near_end.close()
@@ -314,34 +306,27 @@ class Server(HTTPServer):
         return True
 
     def before_answer(self, request: Request) -> None:
-        """To be called before this process answers a request: unless that is quick, another thread takes what comes next."""
+        """Let another thread take the next requests, unless the response to this one is quick to compute."""
         if self.is_quick(request):
             self._tell_backlog(self._has_backlog)
         else:
             self._lead.give_away()
 
     def give_lead_away(self) -> None:
-        """Have another thread take what comes next, because this one has to wait."""
+        """Let another thread take the next requests, because this one has to wait."""
         self._lead.give_away()
-
-    def _transport(self, sock: socket.socket) -> Transport:
-        if self.ssl_context is None:
-            return PlainTransport(sock)
-        from svcd.http.tls import TlsTransport  # lazily: only daemons with TLS load ssl
-
-        return TlsTransport(sock, self.ssl_context)
 
     @property
     def is_full(self) -> bool:
-        """No more connections may be accepted. While stopping, the backlog is accepted regardless."""
+        """Whether the server has no room for another connection. While it stops, it accepts the whole backlog regardless."""
         # A relay has two descriptors.
         taken = len(self._connections) + (2 * self._relay_thread.count if self._relay_thread else 0)
         return taken >= self._max_connections and not self.is_stopping
 
     def evict(self) -> bool:
-        """Close the connection that was idle longest, else the slowest reader, to make room; False if there is none.
+        """Close the connection that was idle longest, else the slowest reader, to make room. Returns False if it found neither.
 
-        Connections with a request, or so new that one may be on its way, are never closed for later ones.
+        It never closes a connection with a request, or one so new that a request may be on its way.
         """
         taken = (self._poller.take_out_where(_is_idle_connection, max_count=1)
                  or self._delivery_thread.poller.take_out_where(lambda pollable: True, max_count=1))
@@ -351,7 +336,7 @@ class Server(HTTPServer):
 
     def _close(self, connection: Connection) -> None:
         with self._lock:
-            self._has_worked = True  # its memory can be released
+            self._has_worked = True  # the memory of the connection can be released
         self._connections.discard(connection)
         self._poller.unregister(connection)
         self._delivery_thread.poller.unregister(connection)
@@ -365,7 +350,7 @@ class Server(HTTPServer):
         self._resume_paused()
 
     def _start_thread(self) -> None:
-        """Start one more thread, unless the bound is reached. The caller holds the lock."""
+        """Start a thread, unless the bound is reached. The caller holds the lock."""
         if len(self._threads) >= self._max_threads or self._has_ended:
             return
         name = self._free_names.pop() if self._free_names else f"http-{len(self._threads) + 1}"
@@ -373,7 +358,7 @@ class Server(HTTPServer):
         before = threading.stack_size(THREAD_STACK)
         try:
             thread.start()
-        except RuntimeError:  # the system allows no more threads: continue with those there are
+        except RuntimeError:  # the system allows no more threads: continue with the present ones
             self._free_names.append(name)
             return
         finally:
@@ -402,12 +387,12 @@ class Server(HTTPServer):
         self._lead.give_away()
 
     def _next(self, last: Pollable | None) -> Pollable | None:
-        """What this thread, once it leads, has to handle next; None at the end. last: what it has handled."""
+        """Wait until this thread leads; return the pollable to handle next, None at the end. last: the one handled before."""
         self._lead.take()
         if not self._arrived:
             found = self._poller.ready()
             connections = [pollable for pollable in found if isinstance(pollable, Connection)]
-            # A client that sends its next request at once, or the first with its connection, has not waited for another one.
+            # A client that sends its next request at once, or the first with its connection, has not waited for another client.
             self._has_backlog = len(connections) > 1 or (
                 isinstance(last, Connection) and any(connection is not last for connection in connections))
             if not self._has_backlog:
@@ -427,7 +412,7 @@ class Server(HTTPServer):
             self.on_backlog(has_backlog)
 
     def _may_end(self) -> bool:
-        """True if this thread, which got the dismissal, shall end; False if it is needed again."""
+        """Return whether this thread, which got the dismissal, has to end; False if the server needs it again."""
         with self._lock:
             self._dismissed -= 1
             if self._has_ended or self._waiting <= SPARE_THREADS:
@@ -436,7 +421,7 @@ class Server(HTTPServer):
             if self._dismissed:
                 self._poller.register(self._dismissal, READABLE)
             self._waiting -= 1
-            self._has_worked = True  # its memory can be released, too
+            self._has_worked = True  # the memory of the thread can be released, too
             thread = threading.current_thread()
             self._threads.remove(thread)
             self._free_names.append(thread.name)
@@ -454,26 +439,24 @@ class Server(HTTPServer):
         except Exception:  # a bug of svcd.http itself must not end a thread
             self.on_error(_traceback())
             blocked_on = 0 if isinstance(pollable, Connection) else READABLE
-        if blocked_on:
-            self._register_again(pollable, blocked_on)
-        elif isinstance(pollable, Connection):
-            self._close(pollable)
-        else:
-            self._paused.append(pollable)
+        if not blocked_on:
+            if isinstance(pollable, Connection):
+                self._close(pollable)
+            else:
+                self._paused.append(pollable)
+            return
+        if isinstance(pollable, Connection) and pollable.is_delivering:
+            try:
+                self._delivery_thread.register(pollable, blocked_on)
+                return
+            except RuntimeError:  # the system allows no more threads: the request threads deliver, one portion at a time
+                pass
+        self._poller.register(pollable, blocked_on)
 
     def _continue_delivery(self, pollable: Pollable) -> None:
         self._turn(cast(Connection, pollable))
         with self._lock:
             self._has_worked = True
-
-    def _register_again(self, pollable: Connection | Listener | HandoffQueue, events: int) -> None:
-        if not isinstance(pollable, Connection) or not pollable.is_delivering:
-            self._poller.register(pollable, events)
-            return
-        try:
-            self._delivery_thread.register(pollable, events)
-        except RuntimeError:  # the system allows no more threads: the request threads deliver, one portion at a time
-            self._poller.register(pollable, events)
 
     # The thread of serve(), and the stop
 
@@ -486,12 +469,30 @@ class Server(HTTPServer):
             self._poller.register(source, READABLE)
         while not wait(self._stop_reader, READABLE, self.limits.sweep_s):
             self._sweep()
-        self._end()
+        until = time.monotonic() + self._grace_s
+        # From here on responses close their connections (unless the server leaves), and no process hands any to this one.
+        with self._lock:
+            self.is_stopping = True
+            if self._peers is not None:
+                self._peers.mark_absent(self._peers.number)
+        for source in self._sources:
+            while not self._poller.take_out_where(lambda pollable: pollable is source) and source not in self._paused:  # noqa: B023  # called at once
+                wait(self._stop_reader, 0, 0.001)  # a thread is accepting on it
+            source.drain()
+            self._poller.unregister(source)
+            source.sock.close()
+        self.on_stopping()
+        self._close_unused()
+        while self.has_connections and time.monotonic() < until:
+            wait(self._stop_reader, 0, 0.01)
+            self._sweep()
+            self._close_unused()
+        self._disconnect_all()
 
     def stop(self, grace_s: float = 10.0) -> None:
-        """Ask `serve()` to end; returns at once. May be called from a signal handler, and again.
+        """Ask `serve()` to end; returns at once. May be called from a signal handler, and repeatedly.
 
-        grace_s: how long requests that have arrived may still take.
+        grace_s: seconds that requests which have arrived may still take.
         """
         self._grace_s = grace_s
         try:
@@ -500,21 +501,30 @@ class Server(HTTPServer):
             pass  # serve() has returned
 
     def leave(self, grace_s: float) -> None:
-        """As stop(), but leave the clients to the main process: each connection goes there when its request is answered."""
+        """As stop(), but leave the clients to the main process: it gets each connection when the request is answered."""
         self._is_leaving = True
         self.stop(grace_s)
 
     def _sweep(self) -> None:
+        """Close connections past their deadline; unless the server stops, dismiss spare threads and call on_idle, on_sweep."""
         now = time.monotonic()
         for pollable in (*self._poller.take_out_where(lambda pollable: pollable.deadline < now and not _awaits_thread(pollable)),
-                      *self._delivery_thread.poller.take_out_where(lambda pollable: pollable.deadline < now)):
-            connection = cast(Connection, pollable)  # listeners have no deadline
+                         *self._delivery_thread.poller.take_out_where(lambda pollable: pollable.deadline < now)):
+            connection = cast(Connection, pollable)  # a listener never expires
             connection.expire()
             self._close(connection)
         if self.is_stopping:
             return
         self._resume_paused()
-        self._dismiss_spare(now)
+        if now >= self._spare_until:
+            self._spare_until = now + self.limits.spare_s
+            with self._lock:
+                # Threads that were asked before and have not ended are busy; ask no more meanwhile.
+                dismissed = self._min_waiting - SPARE_THREADS if not self._dismissed else 0
+                self._min_waiting = self._waiting
+                if dismissed > 0:
+                    self._dismissed = dismissed
+                    self._poller.register(self._dismissal, READABLE)
         self._call_on_idle(now)
         try:
             self.on_sweep()
@@ -522,7 +532,7 @@ class Server(HTTPServer):
             self.on_error(_traceback())
 
     def _resume_paused(self) -> None:
-        """Accept again after a pause for want of room."""
+        """Accept again after a pause because the server had no room."""
         while self._paused and not self.is_stopping:
             try:
                 source = self._paused.pop()
@@ -530,21 +540,8 @@ class Server(HTTPServer):
                 return
             self._poller.register(source, READABLE)
 
-    def _dismiss_spare(self, now: float) -> None:
-        """End the threads that were idle since the last call, except SPARE_THREADS."""
-        if now < self._spare_until:
-            return
-        self._spare_until = now + self.limits.spare_s
-        with self._lock:
-            # Threads that were asked before and have not ended are busy; ask no more meanwhile.
-            dismissed = self._min_waiting - SPARE_THREADS if not self._dismissed else 0
-            self._min_waiting = self._waiting
-            if dismissed > 0:
-                self._dismissed = dismissed
-                self._poller.register(self._dismissal, READABLE)
-
     def _call_on_idle(self, now: float) -> None:
-        """Call on_idle: rarely, only after work, and while no request runs if such a moment comes soon."""
+        """Call on_idle: rarely, only after work, and preferably while no request runs."""
         with self._lock:
             is_late = now >= self._idle_call_at + self.limits.idle_call_s
             if not self._has_worked or now < self._idle_call_at or self._at_work and not is_late:
@@ -556,44 +553,14 @@ class Server(HTTPServer):
         except Exception:  # a bug there must not stop the sweep
             self.on_error(_traceback())
 
-    def _end(self) -> None:
-        until = time.monotonic() + self._grace_s
-        self._begin_stop()
-        for source in self._sources:
-            self._close_source(source)
-        self.on_stopping()
-        self._close_unused()
-        while self.has_connections and time.monotonic() < until:
-            wait(self._stop_reader, 0, 0.01)
-            self._sweep()
-            self._close_unused()
-        self._disconnect_all()
-
-    def _begin_stop(self) -> None:
-        """From here on answers close their connections (unless it leaves), and no process hands any to this one."""
-        with self._lock:
-            self.is_stopping = True
-            if self._peers is not None:
-                self._peers.mark_absent(self._peers.number)
-
-    def _close_source(self, source: Listener | HandoffQueue) -> None:
-        while not self._poller.take_out_where(lambda pollable: pollable is source) and source not in self._paused:
-            wait(self._stop_reader, 0, 0.001)  # a thread is accepting on it
-        source.drain()
-        self._poller.unregister(source)
-        source.sock.close()
-
     def _close_unused(self) -> None:
-        if self._is_leaving:
-            self._give_back_unused()
+        """Close the connections without a request, or hand them to the main process if the server leaves."""
+        if not self._is_leaving:
+            # Where the next process takes over at once, this one still answers a client that has just connected.
+            is_unused = _is_idle_connection if self.are_sockets_kept else _is_unused_connection
+            for pollable in self._poller.take_out_where(is_unused):
+                self._close(cast(Connection, pollable))
             return
-        # Where the next process takes over at once, a client that has just connected is answered by this one.
-        is_unused = _is_idle_connection if self.are_sockets_kept else _is_unused_connection
-        for pollable in self._poller.take_out_where(is_unused):
-            self._close(cast(Connection, pollable))
-
-    def _give_back_unused(self) -> None:
-        """Hand the connections that no request is answered on to the main process."""
         assert self._peers is not None
         for pollable in self._poller.take_out_where(_is_between_requests):
             connection = cast(Connection, pollable)
@@ -616,7 +583,7 @@ class Server(HTTPServer):
         threads = [*self._threads]  # a copy: no thread removes itself from here on
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
-        # These end connections, which takes them out of the poller.
+        # Ending these two threads ends connections, which takes them out of the poller.
         self._delivery_thread.close(max(0.0, until - time.monotonic()))
         if self._relay_thread:
             self._relay_thread.close(max(0.0, until - time.monotonic()))
@@ -645,12 +612,7 @@ def _is_between_requests(pollable: Pollable) -> bool:
 
 
 def _traceback() -> str:
-    """The traceback of the exception that is being handled."""
+    """Return the traceback of the exception that is being handled."""
     import traceback  # imported only for bugs
 
     return traceback.format_exc()
-
-
-def _address_text(address: tuple[Any, ...]) -> str:
-    """The address of a client; IPv4 clients of an IPv6 socket are shown as IPv4."""
-    return str(address[0]).removeprefix("::ffff:")

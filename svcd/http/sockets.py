@@ -1,8 +1,8 @@
-"""Sockets: limits of connections, addresses to listen on, non-blocking transports, the poller, and who waits with it.
+"""Sockets: limits of connections, addresses to listen on, non-blocking transports, the poller, and the lead among threads.
 
-The poller waits on behalf of all request threads (docs/http.md#poller): the thread that learns that a request is there
-also answers it. With epoll many threads may wait at once, and the kernel gives each event to one of them; on other
-systems they wait in turns. Of the request threads one at a time leads, that is, waits and answers.
+The poller waits on behalf of all request threads (docs/http.md#poller): the thread that learns of a request also answers it.
+With epoll many threads may wait at once, and the kernel gives each event to one of them; on other systems they wait in turns.
+One request thread at a time leads: it waits and answers.
 
 TLS implements the same Transport in svcd.http.tls, so that a daemon without TLS never loads ssl.
 """
@@ -43,26 +43,26 @@ SocketAddress = tuple[socket.AddressFamily, tuple[Any, ...]]  # an address begin
 class Limits:
     """Limits of a connection (docs/http.md#limits-and-time-outs): times in seconds, amounts in bytes.
 
-    Sizes of heads and chunks stand beside the rules they belong to."""
+    svcd.http.framing has the limits of heads and chunks."""
 
     head_s: float = 10.0  # the TLS handshake, or a head from its first byte to its last
     idle_s: float = 75.0  # between requests; browsers and proxies keep a connection for 60 to 120
     body_stall_s: float = 20.0  # without a byte of a body
-    # All waits for one body together. Each body_rate bytes win back a second of it: what came quickly at first must not make a
-    # client of one byte now and then welcome for hours.
+    # All waits for one body together. Each body_rate bytes win back a second, up to this limit: after a quick begin a client must
+    # not be able to send a byte now and then for hours.
     body_waits_s: float = 60.0
     body_rate: int = 1024
-    write_stall_s: float = 30.0  # without taking a byte of an answer
-    # All waits for one answer together, and a second more for each answer_rate bytes taken. The snapshot of an index that
-    # the answer is read from is kept as long: a client that takes a byte now and then must not keep it for ever.
+    write_stall_s: float = 30.0  # without taking a byte of a response
+    # All waits for one response together, and a second more for each answer_rate bytes taken. The response holds its snapshot of
+    # an index as long: a client that takes a byte now and then must not hold it for ever.
     answer_waits_s: float = 60.0
     answer_rate: int = 32768
-    linger_s: float = 3.0  # for a client that is still sending to read why it was rejected
+    linger_s: float = 3.0  # in which a client that is still sending can read why it was rejected
     linger_bytes: int = 1 << 26
-    skip_bytes: int = 1 << 20  # of a body nobody read; where more is to come, the connection is closed instead
-    sweep_s: float = 1.0  # how often the server looks for connections past their deadline
-    spare_s: float = 10.0  # threads that were idle for so long end
-    idle_call_s: float = 20.0  # after work until on_idle is called, and between two calls
+    skip_bytes: int = 1 << 20  # of a body nobody read; if more is to come, the server closes the connection instead
+    sweep_s: float = 1.0  # between two looks for connections past their deadline
+    spare_s: float = 10.0  # threads that were idle for this time end
+    idle_call_s: float = 20.0  # between work and a call of on_idle, and between two calls
 
 
 # One connection
@@ -75,19 +75,19 @@ class Transport(Protocol):
 
     @property
     def sock(self) -> socket.socket:
-        """The connection itself."""
+        """The socket of the connection."""
 
     def handshake(self) -> bool:
-        """Continue the handshake before the first request; True when done."""
+        """Continue the handshake before the first request; return whether it is done."""
 
     def receive(self, max_bytes: int) -> bytes | None:
-        """Up to `max_bytes` bytes; none when the client has ended its side; None when there is nothing now."""
+        """Return up to `max_bytes` bytes: b"" when the client has ended its side, None when nothing has arrived."""
 
     def send(self, view: memoryview) -> int:
-        """How many bytes were taken; 0 when none can be now."""
+        """Send bytes; return how many were taken, 0 when the call would block."""
 
     def has_pending(self) -> bool:
-        """There are bytes to receive that the operating system does not know of."""
+        """Return whether bytes wait to be received that the operating system does not know of."""
 
     def end_output(self) -> None:
         """Signal to the client that nothing more comes."""
@@ -127,9 +127,9 @@ class PlainTransport:
 
 
 def wait_or_hangup(sock: socket.socket | None, wakeup: int, seconds: float) -> bool:
-    """Wait for a descriptor to be readable, or for the time to pass; False if the client left before that.
+    """Wait for a descriptor to be readable, or for the time to pass. Returns False if the client left before that.
 
-    sock: the client's connection; None where there is none to watch.
+    sock: the client's connection; None to watch no connection.
     """
     poll = select.poll()
     poll.register(wakeup, READABLE)
@@ -142,24 +142,24 @@ def wait_or_hangup(sock: socket.socket | None, wakeup: int, seconds: float) -> b
 
 
 def wait(sock: socket.socket, events: int, seconds: float) -> bool:
-    """Wait for one of the events; False when the time is over."""
+    """Wait for one of the events. Returns False when the time is over."""
     poll = select.poll()  # not select(), which fails for descriptors above 1023
     poll.register(sock, events)
     return bool(poll.poll(max(0.0, seconds) * 1000))
 
 
 def keep_little_unsent(sock: socket.socket) -> None:
-    """Keep the kernel from buffering much of an answer beyond what is in flight.
+    """Keep the kernel from buffering much of a response beyond the bytes in flight.
 
-    By default it buffers 2.5 MB for a client that reads nothing. Bytes in flight are not limited by this, so distant
-    clients get their answers as quickly as before.
+    By default it buffers 2.5 MB for a client that reads nothing. Bytes in flight are not limited, so distant clients get their
+    responses as quickly as without this.
     """
     if _UNSENT_BOUND is not None and sock.family != socket.AF_UNIX:
         sock.setsockopt(socket.IPPROTO_TCP, _UNSENT_BOUND, MAX_UNSENT)
 
 
 def reset_on_close(sock: socket.socket) -> None:
-    """Make close() tell the client that the answer is broken, not complete."""
+    """Make close() reset the connection, so that the client sees that the response is broken, not complete."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
 
 
@@ -177,30 +177,26 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """`host:port` -> Address. Raises ValueError with what would be right."""
+    """Parse `host:port`. Raises ValueError, which says the right form."""
     if "://" in text:
         raise ValueError(f"is a URL, not an address; {_EXAMPLES}")
     host, colon, port = text.rpartition(":")
     if not colon or not host:
         raise ValueError(f"lacks a {'host' if colon else 'port'}; {_EXAMPLES}")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
-        raise ValueError(f"has a port that is no number from 0 to 65535; {_EXAMPLES}")
-    return Address(_listen_host(host), int(port))
-
-
-def _listen_host(text: str) -> str:
-    bracketed = _BRACKETED.fullmatch(text)
+        raise ValueError(f"has a port that is not a number from 0 to 65535; {_EXAMPLES}")
+    bracketed = _BRACKETED.fullmatch(host)
     if bracketed and _is_ipv6(bracketed[1]):
-        return bracketed[1]
-    if ":" in text and _is_ipv6(text):
+        return Address(bracketed[1], int(port))
+    if ":" in host and _is_ipv6(host):
         raise ValueError(f"holds an IPv6 address without brackets; {_EXAMPLES}")
-    if not _LISTEN_HOST.fullmatch(text):
+    if not _LISTEN_HOST.fullmatch(host):
         raise ValueError(f"has a host that is neither a name nor an IP address; {_EXAMPLES}")
-    return text
+    return Address(host, int(port))
 
 
 def _is_ipv6(text: str) -> bool:
-    """True for an IPv6 address, with or without a zone (`%eth0`)."""
+    """Return whether a text is an IPv6 address, with or without a zone (`%eth0`)."""
     try:
         socket.inet_pton(socket.AF_INET6, text.partition("%")[0])
     except OSError:
@@ -209,15 +205,15 @@ def _is_ipv6(text: str) -> bool:
 
 
 class ListenError(OSError):
-    """The address cannot be listened on: the message says which and why."""
+    """svcd cannot listen on an address: the message says which and why."""
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets, one or two, with the same port; port 0 takes a free one. Raises ListenError.
+    """Return one or two listening sockets with the same port; port 0 takes a free port. Raises ListenError.
 
-    A name is listened on where it resolves first, `localhost` on both its addresses.
+    Listens on the first address that a name resolves to, and on both addresses of `localhost`.
     """
-    if not 0 <= port <= LAST_PORT:  # getaddrinfo would take what is left of it in 16 bits
+    if not 0 <= port <= LAST_PORT:  # getaddrinfo would cut it to 16 bits
         raise ListenError(f"cannot listen on {Address(host, port)}: ports end at {LAST_PORT}")
     try:
         first, *others = _resolved(host, port)
@@ -225,26 +221,30 @@ def listen(host: str, port: int) -> list[socket.socket]:
         for family, (other, *_) in others:
             sockets += _listen_too(family, other, sockets[0])
     except (OSError, UnicodeError) as failure:
-        raise ListenError(f"cannot listen on {Address(host, port)}: {_reason_of(failure)}") from failure
+        if isinstance(failure, (socket.gaierror, UnicodeError)):
+            reason = "the host name is not known"
+        else:
+            reason = os.strerror(failure.errno).lower() if failure.errno else str(failure)
+        raise ListenError(f"cannot listen on {Address(host, port)}: {reason}") from failure
     return sockets
 
 
 def _resolved(host: str, port: int) -> list[SocketAddress]:
-    """Where to listen: (family, address), the one that must succeed first."""
+    """Return the pairs (family, address) to listen on; the first one must succeed."""
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     unique: list[SocketAddress] = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
     if host.lower() != "localhost":
         return unique[:1]
-    # 127.0.0.1 first: more clients try only that one than only ::1.
+    # 127.0.0.1 first: more clients try only 127.0.0.1 than only ::1.
     return sorted(unique, key=lambda place: place[0] != socket.AF_INET)
 
 
 def _listening(place: SocketAddress) -> socket.socket:
-    """As socket.create_server(), but `::` takes IPv4 clients too where that is the system's default."""
+    """As socket.create_server(), but `::` also accepts IPv4 clients where the system does so by default."""
     family, address = place
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # A port whose last connections are still winding down is free.
+        # Take a port whose last connections are still closing.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
         sock.listen(BACKLOG)
@@ -255,7 +255,7 @@ def _listening(place: SocketAddress) -> socket.socket:
 
 
 def _listen_too(family: socket.AddressFamily, host: str, first: socket.socket) -> list[socket.socket]:
-    """A second socket with the port of the first, unless the machine does not have that address."""
+    """Return a second socket with the port of the first, or none if the machine does not have that address."""
     try:
         return [_listening((family, (host, first.getsockname()[1])))]
     except OSError as failure:
@@ -265,18 +265,11 @@ def _listen_too(family: socket.AddressFamily, host: str, first: socket.socket) -
         raise
 
 
-def _reason_of(failure: Exception) -> str:
-    if isinstance(failure, (socket.gaierror, UnicodeError)):
-        return "the host name is not known"
-    number = getattr(failure, "errno", None)
-    return os.strerror(number).lower() if number else str(failure)
-
-
 # The poller
 
 
 class Pollable(Protocol):
-    """What can be registered. deadline: monotonic time at which it has waited too long."""
+    """An object that a Poller can wait for. deadline: monotonic time at which it has waited too long."""
 
     deadline: float
 
@@ -287,29 +280,28 @@ class Watch(Protocol):
     """Reports descriptors, each once per arm(). Thread-safe."""
 
     def arm(self, descriptor: int, events: int) -> None:
-        """Report the descriptor once when one of the events is there, or was there before."""
+        """Report the descriptor once when one of the events occurs, or has occurred before."""
 
     def wake(self, descriptor: int) -> None:
-        """Report the descriptor to every thread, again and again, once it is readable."""
+        """Report the descriptor to every thread, repeatedly, once it is readable."""
 
     def next(self) -> int:
-        """Wait for a descriptor with an event; may return -1 without one."""
+        """Wait for a descriptor with an event; may return -1 without an event."""
 
     def ready(self) -> list[int]:
-        """The descriptors that have an event now, as if next() had returned each."""
+        """Return the descriptors that have an event now, as if next() had returned each."""
 
     def disarm(self, descriptor: int) -> None:
         """Stop watching a descriptor; must be called before it is closed.
 
-        If a forked process still holds it open, the kernel would go on reporting it.
+        If a forked process still held it open, the kernel would continue to report it.
         """
 
     def release(self) -> None:
         """Close the descriptors of the watch itself; no thread may be waiting."""
 
 
-# The most that Poller.ready() takes out.
-AT_ONCE = 64
+AT_ONCE = 64  # maximum number of pollables that Poller.ready() takes out
 
 
 class EpollWatch:
@@ -317,7 +309,7 @@ class EpollWatch:
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._known: set[int] = set()  # descriptors that the kernel has, armed or not
+        self._known: set[int] = set()  # descriptors that the kernel knows, armed or not
 
     def arm(self, descriptor: int, events: int) -> None:
         if descriptor in self._known:
@@ -346,13 +338,13 @@ class EpollWatch:
 
 
 class SelectorWatch:
-    """Other systems: one thread waits for all, the others for their turn.
+    """Other systems: one thread waits for all descriptors, the other threads for their turn.
 
-    Registering while another thread waits works with kqueue as it does with epoll.
+    A thread can register a descriptor while another thread waits, with kqueue as with epoll.
     """
 
     def __init__(self) -> None:
-        import selectors  # not needed where there is epoll
+        import selectors  # not needed on systems with epoll
 
         self._selector = selectors.DefaultSelector()
         self._events = {READABLE: selectors.EVENT_READ, WRITABLE: selectors.EVENT_WRITE}
@@ -379,7 +371,7 @@ class SelectorWatch:
         return descriptor
 
     def ready(self) -> list[int]:
-        with self._turn:  # nobody waits in next() then
+        with self._turn:  # so no thread waits in next()
             found = [*self._ready, *(key.fd for key, _ in self._selector.select(0))]
             self._ready.clear()
             for descriptor in found:
@@ -398,22 +390,22 @@ class SelectorWatch:
 
 
 class Poller:
-    """Registered pollables, the one that waits longest first.
+    """Registered pollables, in the order of their registration.
 
-    A pollable that `next()` or `take_out_where()` has returned belongs to that caller until it is registered again.
+    A pollable that `next()`, `ready()` or `take_out_where()` has returned belongs to that caller until it is registered again.
     """
 
     def __init__(self, watch: Watch | None = None) -> None:
         self._watch = watch or (EpollWatch() if hasattr(select, "epoll") else SelectorWatch())
         self._pollables: dict[int, Pollable] = {}  # by descriptor, the longest registered first
-        # Guards _pollables together with arming: between the two, a pollable must not be taken out and closed, and its
-        # descriptor be given to another file.
+        # Guards _pollables together with arming: between the two, no thread may take a pollable out and close it, or its
+        # descriptor could belong to another file.
         self._lock = threading.Lock()
         self._closed_reader, self._closed_writer = os.pipe()
         self._watch.wake(self._closed_reader)  # a pipe without writer is always readable
 
     def register(self, pollable: Pollable, events: int) -> None:
-        """Wait for events (READABLE or WRITABLE). From here on another thread may get the pollable."""
+        """Wait for events (READABLE or WRITABLE). From now on another thread may get the pollable."""
         descriptor = pollable.fileno()
         with self._lock:
             self._pollables[descriptor] = pollable
@@ -431,7 +423,7 @@ class Poller:
                 return pollable
 
     def ready(self) -> list[Pollable]:
-        """Take out those that have an event now, AT_ONCE at most; not to be called while another thread is in next()."""
+        """Take out pollables that have an event now, at most AT_ONCE; no other thread may be in next()."""
         descriptors = self._watch.ready()
         if not descriptors:
             return []
@@ -440,24 +432,19 @@ class Poller:
         return [pollable for pollable in found if pollable is not None]
 
     def take_out_where(self, condition: Callable[[Pollable], bool], max_count: int = 1 << 30) -> list[Pollable]:
-        """Take out those for which the condition holds, the longest registered first."""
+        """Take out pollables for which the condition holds, at most `max_count`, the longest registered first."""
         with self._lock:
             pollables = list(self._pollables.values())
         taken: list[Pollable] = []
         for pollable in filter(condition, pollables):
             if len(taken) == max_count:
                 break
-            if self._take(pollable):
-                taken.append(pollable)
+            with self._lock:
+                # A closed pollable has descriptor -1; its old descriptor may belong to another pollable by now.
+                if self._pollables.get(pollable.fileno()) is pollable:
+                    del self._pollables[pollable.fileno()]
+                    taken.append(pollable)
         return taken
-
-    def _take(self, pollable: Pollable) -> bool:
-        with self._lock:
-            # A closed pollable has descriptor -1; its old descriptor may belong to another one by now.
-            is_registered = self._pollables.get(pollable.fileno()) is pollable
-            if is_registered:
-                del self._pollables[pollable.fileno()]
-            return is_registered
 
     def unregister(self, pollable: Pollable) -> None:
         """Stop watching a pollable that was taken out; must be called before its descriptor is closed."""
@@ -468,53 +455,60 @@ class Poller:
         os.close(self._closed_writer)
 
     def release(self) -> None:
-        """Close the descriptors of the poller, once no thread is left."""
+        """Close the descriptors of the poller, after all threads have ended."""
         self._watch.release()
         os.close(self._closed_reader)
 
 
-# Who asks the poller. Python runs one thread at a time. Threads that read requests beside one that computes an answer take the
-# interpreter from it at each call of the system: with eight clients that searched at once, each answer had 16 changes of the
-# thread, a seventh of its processor time. So the thread that leads takes what has arrived, and answers it itself, one request
-# after the other, as long as that is quick. Another one takes the lead when it is given away, before what may take long, and when
-# a turn has lasted for PATIENCE_S.
+# Which thread asks the poller. Python runs one thread at a time. Threads that read requests while another thread computes a
+# response take the interpreter from it at each system call: with eight clients that searched at once, each response cost 16
+# context switches, a seventh of its processor time. So the thread that leads takes the requests that have arrived, and answers
+# them itself, one after the other, as long as that is quick. Another thread takes the lead when the leader gives it away, before
+# work that may take long, and when a turn has lasted for PATIENCE_S.
 
-# So long a turn keeps the lead: longer than nearly every search takes, too short to be noticed by who waits behind it.
+# Seconds for which a turn keeps the lead: longer than nearly every search takes, too short for waiting clients to notice.
 PATIENCE_S = 0.02
-# One of the threads that wait looks after the turns, until there was none for so long.
+# One of the waiting threads watches the turns, until none has begun for this many seconds.
 _WATCHED_S = 0.05
 
 
 class Lead:
-    """The lead among the threads of a server. Any may call; `_changed` guards everything."""
+    """The lead among the threads of a server. Any of them may call; `_changed` guards everything."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition(threading.Lock())
         self._holder: int | None = None  # identity of the thread that leads
         self._turn_began: float | None = None  # monotonic seconds; None while the thread that leads has nothing to answer
         self._watched_until = float("-inf")
-        self._is_watched = False  # a thread that waits looks again by itself
+        self._is_watched = False  # a waiting thread wakes up by itself to look again
 
     def take(self) -> None:
-        """Wait until this thread leads, which it may do already. A turn of it ends."""
+        """Wait until this thread leads, which it may do already. Ends its turn."""
         thread = threading.get_ident()
         with self._changed:
             while self._holder not in (None, thread) and self._left_s() > 0:
-                self._wait()
+                if self._is_watched or time.monotonic() > self._watched_until:
+                    self._changed.wait()
+                    continue
+                self._is_watched = True  # the first thread that waits watches the turn
+                try:
+                    self._changed.wait(self._left_s())
+                finally:
+                    self._is_watched = False
             self._holder, self._turn_began = thread, None
 
     def begin_turn(self) -> None:
-        """This thread, which leads, has something to answer."""
+        """Begin a turn of this thread, which leads and has something to answer."""
         with self._changed:
             self._turn_began = now = time.monotonic()
             self._watched_until = now + _WATCHED_S
             if not self._is_watched:
-                self._changed.notify()  # so that one looks after this turn
+                self._changed.notify()  # so that a waiting thread watches this turn
 
     def give_away(self) -> None:
         """Let another thread lead, if this one does."""
         thread = threading.get_ident()
-        if self._holder != thread:  # looked at without the lock: only this thread makes itself the holder
+        if self._holder != thread:  # without the lock: only this thread makes itself the holder
             return
         with self._changed:
             if self._holder == thread:
@@ -522,16 +516,5 @@ class Lead:
                 self._changed.notify()
 
     def _left_s(self) -> float:
-        """How long the turn may still keep the lead."""
+        """Return the seconds for which the turn may still keep the lead."""
         return PATIENCE_S if self._turn_began is None else self._turn_began + PATIENCE_S - time.monotonic()
-
-    def _wait(self) -> None:
-        """Wait for a change, with the lock; the first that waits looks again by itself."""
-        if self._is_watched or time.monotonic() > self._watched_until:
-            self._changed.wait()
-            return
-        self._is_watched = True
-        try:
-            self._changed.wait(self._left_s())
-        finally:
-            self._is_watched = False

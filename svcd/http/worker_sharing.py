@@ -1,14 +1,14 @@
 """Hands connections between processes that answer on one port, according to their load (docs/http.md#worker-processes).
 
-- The listening sockets are the same in all processes, and each accepts. All are woken by a new client, and the first one
-  gets it: one whose interpreter is free. (EPOLLEXCLUSIVE would wake a single one, which may be busy computing.)
-- Once the head of a request is read, its connection may go to another process, with the bytes that have arrived: a request
-  that only the main process answers goes there and stays there; any other goes to the least loaded process.
-- With TLS only the main process accepts. What it hands over is one end of a pair of sockets, to whose other end it relays
-  the decrypted bytes (svcd.http.relay). Without TLS nothing is proxied.
-- Processes can also send each other messages, which come in order with the connections.
+- The listening sockets are the same in all processes, and each accepts. A new client wakes all processes, and the first one
+  gets it: one whose interpreter is free. (EPOLLEXCLUSIVE would wake a single process, which may be busy computing.)
+- After reading the head of a request, a process may send the connection, with the bytes that have arrived, to another process:
+  a request that only the main process answers goes there and stays there; any other goes to the least loaded process.
+- With TLS only the main process accepts. It hands over one end of a pair of sockets, and relays the decrypted bytes to the
+  other end (svcd.http.relay). Without TLS nothing is proxied.
+- Processes can also send each other messages, which arrive in order with the connections.
 - The load table is shared memory with one integer per process, written by that process, or by the main one for a process
-  that has died. A stale entry costs a detour, never an answer.
+  that has died. A stale entry costs a detour, never a response.
 """
 from __future__ import annotations
 
@@ -16,45 +16,41 @@ import mmap
 import os
 import socket
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from svcd.http.framing import MAX_HEAD
-from svcd.http.message import PIECE
+from svcd.http.message import PIECE, Request
 from svcd.http.sockets import READABLE, WRITABLE, wait
 
-if TYPE_CHECKING:
-    from svcd.http.message import Request
-    from svcd.http.server import Server
-
 MAIN = 0  # number of the main process, which answers everything
-ABSENT = -1  # entry of a process that takes nothing now
+ABSENT = -1  # entry of a process that takes no connections now
 ENTRY_BYTES = 8  # of the load table
-# The most that is received when a head is complete: nearly a whole head, and the piece that completed it. Longer messages are
-# not sent.
+# The most bytes received when a head is complete: nearly a whole head, and the piece that completed it. send() refuses longer
+# messages.
 MAX_RECEIVED = MAX_HEAD + PIECE
-MAX_CLIENT = 64  # bytes of the address of a client, which stands before them in a message, and a line break
-# How long a worker waits for room in the queue of the main process, which alone can answer the request.
+MAX_CLIENT = 64  # bytes before them in a message: the address of a client and a line break
+# Seconds that a worker waits for room in the queue of the main process, which alone can answer the request.
 MAX_WAIT_S = 10.0
 RECEIVED_PER_TURN = 64
 
 
 class LoadTable:
-    """How many connections each process works on, or ABSENT: `loads`, by number of the process."""
+    """The load of each process. loads: connections at work, or ABSENT, by number of the process."""
 
     def __init__(self, descriptor: int) -> None:
-        """descriptor: of the shared memory that new_load_table() has made."""
+        """descriptor: of the shared memory, from new_load_table()."""
         self.loads = memoryview(mmap.mmap(descriptor, 0)).cast("q")
 
 
 def new_load_table(processes: int) -> int:
-    """The descriptor of shared memory for a LoadTable in which all are absent. Linux only."""
+    """Return the descriptor of shared memory for a LoadTable in which all processes are absent. Linux only."""
     descriptor = os.memfd_create("svcd-load-table")
     os.write(descriptor, ABSENT.to_bytes(ENTRY_BYTES, "little", signed=True) * processes)
     return descriptor
 
 
 def new_handoff_queue() -> tuple[socket.socket, socket.socket]:
-    """(where a process receives connections, where the others send them): a pair of sockets that carry descriptors."""
+    """Return (the end where a process receives connections, the end where the others send them), a pair of sockets."""
     ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in ends:
         end.setblocking(False)
@@ -67,9 +63,9 @@ class PeerProcesses:
 
     def __init__(self, number: int, load_table: LoadTable, incoming: socket.socket, outgoing: Sequence[socket.socket],
                  is_for_all: Callable[[Request], bool]) -> None:
-        """number: of this process. incoming: its own queue; outgoing: the queues of all, by number.
+        """number: of this process. incoming: its own queue; outgoing: the queues of all processes, by number.
 
-        is_for_all: may any process answer the request? The main process answers all.
+        is_for_all: returns whether any process may answer the request. The main process answers all.
         """
         self.number = number
         self.incoming = incoming
@@ -80,11 +76,11 @@ class PeerProcesses:
 
     @property
     def is_main(self) -> bool:
-        """This is the main process."""
+        """Whether this is the main process."""
         return self.number == MAIN
 
     def publish_load(self, at_work: int) -> None:
-        """Write the load of this process: connections at work, or ABSENT to take no more."""
+        """Write the load of this process: connections at work, or ABSENT to take no more connections."""
         self._loads[self.number] = at_work
 
     def mark_absent(self, number: int) -> None:
@@ -92,24 +88,33 @@ class PeerProcesses:
         self._loads[number] = ABSENT
 
     def is_absent(self, number: int) -> bool:
-        """A process takes nothing now."""
+        """Return whether a process takes no connections now."""
         return self._loads[number] == ABSENT
 
     def others_at_work(self) -> int:
-        """How many connections the other processes work on."""
+        """Return how many connections the other processes work on."""
         return sum(max(0, self._loads[other]) for other in self._others)
 
     def target(self, request: Request) -> int | None:
-        """The process that should answer a request; None if that is this one."""
-        if self._is_for_all(request):
-            return self._least_loaded()
-        return None if self.is_main else MAIN
+        """Return the process that should answer a request; None for this one.
+
+        Another process gets it if its load stays below the load of this one even with the request.
+        """
+        if not self._is_for_all(request):
+            return None if self.is_main else MAIN
+        loads = self._loads
+        mine = loads[self.number] - 1
+        if mine < 1:  # nearly always: this request is the only work here
+            return None
+        present = [(loads[other], other) for other in self._others if loads[other] != ABSENT]
+        least, target = min(present, default=(mine, MAIN))
+        return target if least < mine else None
 
     def hand_off(self, request: Request, target: int, sock: socket.socket, client: str, received: bytes) -> bool:
-        """Send a connection to target(request); False if that is busy, and this process may answer.
+        """Send a connection to target(request). Returns False if that process is busy and this one may answer.
 
-        client: its address. received: all bytes from the start of the request. Raises ConnectionAbortedError if only the
-        main process may answer, and its queue stays full.
+        client: its address; received: all bytes from the start of the request. Raises ConnectionAbortedError if only the main
+        process may answer, and its queue stays full.
         """
         is_needed = not self._is_for_all(request)
         if self._put(target, (client.encode(), b"\n", received), MAX_WAIT_S if is_needed else 0.0, sock):
@@ -119,28 +124,18 @@ class PeerProcesses:
         return False
 
     def give_back(self, sock: socket.socket, client: str, received: bytes) -> bool:
-        """Send a connection without a request, or with the start of one, to the main process; False if its queue is full."""
+        """Send a connection with at most the start of a request to the main process. Returns False if its queue is full."""
         return self._put(MAIN, (client.encode(), b"\n", received), 0.0, sock)
 
     def send_to_all(self, message: bytes) -> None:
-        """Send a message to the other processes, except those that are absent, or whose queue is full."""
+        """Send a message to the other processes, except absent ones and ones whose queue is full."""
         for other in self._others:
             if self._loads[other] != ABSENT:
                 self.send(other, message, 0.0)
 
     def send(self, number: int, message: bytes, max_wait_s: float) -> bool:
-        """Send a message, with a wait while the queue is full; False if it was not sent."""
+        """Send a message, waiting while the queue is full. Returns False if it was not sent."""
         return len(message) <= MAX_RECEIVED and self._put(number, (b"\n", message), max_wait_s)
-
-    def _least_loaded(self) -> int | None:
-        """The least loaded process, if it stays below this one even after taking the request; else None."""
-        loads = self._loads
-        mine = loads[self.number] - 1
-        if mine < 1:  # nearly always: this request is the only work here
-            return None
-        present = [(loads[other], other) for other in self._others if loads[other] != ABSENT]
-        least, target = min(present, default=(mine, MAIN))
-        return target if least < mine else None
 
     def _put(self, number: int, parts: Sequence[bytes], max_wait_s: float, sock: socket.socket | None = None) -> bool:
         incoming = self._handoff_queues[number]
@@ -156,20 +151,29 @@ class PeerProcesses:
                 return False
 
 
+class Receiver(Protocol):
+    """The part of svcd.http.server.Server that a HandoffQueue uses."""
+
+    on_message: Callable[[bytes], None]
+
+    def receive(self, sock: socket.socket, client: str, received: bytes) -> None:
+        """Continue a connection that another process has accepted."""
+
+
 class HandoffQueue:
-    """The incoming queue in the poller; when it is readable, it receives connections and messages."""
+    """The incoming queue in the poller; receives connections and messages when it is readable."""
 
     deadline = float("inf")
 
-    def __init__(self, sock: socket.socket, server: Server) -> None:
+    def __init__(self, sock: socket.socket, receiver: Receiver) -> None:
         self.sock = sock
-        self._server = server
+        self._receiver = receiver
 
     def fileno(self) -> int:
         return self.sock.fileno()
 
     def handle(self) -> int:
-        """Receive what is here; READABLE to be registered again, 0 if all senders are gone."""
+        """Receive what has arrived. Returns READABLE to be registered again, 0 if all senders have closed their ends."""
         for _ in range(RECEIVED_PER_TURN):
             try:
                 message, descriptors, _, _ = socket.recv_fds(
@@ -180,12 +184,12 @@ class HandoffQueue:
                 return 0
             client, _, received = message.partition(b"\n")
             if not client:
-                self._server.on_message(received)
+                self._receiver.on_message(received)
             for descriptor in descriptors:  # none if this process is out of descriptors: the client is disconnected
-                self._server.receive(socket.socket(fileno=descriptor), client.decode(), received)
+                self._receiver.receive(socket.socket(fileno=descriptor), client.decode(), received)
         return READABLE
 
     def drain(self) -> None:
-        """Receive what was sent before this process stopped taking more."""
+        """Receive the connections that were sent before this process stopped taking more."""
         while wait(self.sock, READABLE, 0) and self.handle():
             pass
