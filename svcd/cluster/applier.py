@@ -1,16 +1,16 @@
-"""Applies the entries of the log to a data folder, in order; every node does the same with each, so all reach the same state.
+"""Applies the entries of the log to a data folder, in order; all nodes apply them alike, so all reach the same state.
 
 Kinds of entries:
 
-    task        task: members of a Task (svcd.instance.task_records); payload: as put_payload() says, or null
+    task        task: members of a Task (svcd.instance.task_records); payload: from put_payload(), or null
     rows        changes: rows before and after (svcd.instance.rows)
     term        term, node: a node has taken the lease
     begin       term, tasks (ranges of uids), shape, strategy: the leader has decided which batch runs next
-    end         term, batch, and what svcd.cluster.node.Node.sealed() was given: the leader has run it
-    delivered   webhook, batch: a notice has been received
+    end         term, batch, and the outcome passed to svcd.cluster.node.Node.sealed(): the leader has run the batch
+    delivered   webhook, batch: a webhook has received a notice
 
-`begin` and `end` of a leader that has been replaced are ignored by all, because they come after the `term` of its successor.
-Nothing here depends on the clock or on chance; moments are those of the entries, moved forward so that they only grow.
+All nodes ignore `begin` and `end` of a leader that was replaced, because they come after the `term` of its successor.
+Applying depends on neither clock nor chance; moments come from the entries, moved forward so that they only grow.
 """
 from __future__ import annotations
 
@@ -32,27 +32,26 @@ from svcd.instance.rows import RowChange
 from svcd.instance.task_records import Task
 
 _TASK_MEMBERS = ("kind", "index_uid", "details", "content", "payload_bytes", "custom_metadata")
-_FEW_FILES = 8  # are synced one by one
-# What follows from an entry once it is committed, and what the one who wrote it gets to know.
-Effect = Callable[[], None]
+_FEW_FILES = 8  # up to this many files are synced one by one
+Effect = Callable[[], None]  # runs after the commit of an entry
 
 
 def task_entry(draft: Task, payload: dict[str, Any] | None) -> dict[str, Any]:
-    """The members of the entry of a new task."""
+    """Return the members of the entry of a new task."""
     members = asdict(draft)
     return {"kind": "task", "task": {name: members[name] for name in _TASK_MEMBERS}, "payload": payload}
 
 
 def rows_entry(changes: Sequence[RowChange]) -> dict[str, Any]:
-    """The members of the entry of changed rows."""
+    """Return the members of the entry of changed rows."""
     return {"kind": "rows", "changes": [asdict(change) for change in changes]}
 
 
 class Applier:
-    """Applies entries. One thread at a time may call it.
+    """Applies entries; one thread at a time.
 
-    Called after the commit: on_begun with each batch that has begun; on_end with each whose end is known; on_term with the
-    entry of each new leader; on_result with each entry and what came of it.
+    Called after the commit: on_begun with each batch that has begun; on_end with the uid and the end of each batch that the
+    leader has run; on_term with the entry of each new leader; on_result with each entry and its result.
     """
 
     def __init__(self, instance: Instance, log: Log, position: Position) -> None:
@@ -65,13 +64,13 @@ class Applier:
         self._instance = instance
         self._log = log
         self._lock = threading.Lock()  # guards the replacing of _begun
-        self._begun: set[int] = set()  # tasks of the batches that have begun and not ended here; replaced, never changed
+        self._begun: set[int] = set()  # tasks of batches that have begun and not ended on this node; replaced, never changed
         self._kinds: Mapping[str, Callable[[sqlite3.Connection, Entry], tuple[Any, list[Effect]]]] = {
             "task": self._task, "rows": self._rows, "term": self._term, "begin": self._begin, "end": self._end,
             "delivered": self._delivered}
 
     def restore(self, batches: Iterable[BegunBatch]) -> None:
-        """Know the batches that had begun before the start."""
+        """Take over the batches that had begun before the start."""
         for batch in batches:
             self._remember(batch.tasks)
 
@@ -80,13 +79,21 @@ class Applier:
             self._begun = self._begun.union(uids)
 
     def forget(self, uids: Iterable[int]) -> None:
-        """Tasks have ended here. Any thread may call it."""
+        """Remove tasks that have ended on this node. Any thread may call."""
         with self._lock:
             self._begun = self._begun.difference(uids)
 
     def apply(self, entries: Sequence[tuple[int, Entry]]) -> None:
-        """Apply entries with their numbers, and tell what came of each. Raises sqlite3.Error, Unavailable: none is applied."""
-        self._fetch_all([entry["payload"] for _, entry in entries if entry.get("payload")])
+        """Apply entries with their numbers, and call on_result for each. Applies none if it raises sqlite3.Error, Unavailable."""
+        payloads = [entry["payload"] for _, entry in entries if entry.get("payload")]
+        # The node that received a payload has its file already.
+        missing = [each for each in payloads if not (self._instance.queue.payload_folder / each["name"]).exists()]
+        for payload in missing:
+            self.fetch(payload, is_synced=len(missing) <= _FEW_FILES)
+        if len(missing) > _FEW_FILES:  # this node catches up: many small files
+            os.sync()
+        elif missing:
+            sync_folder(self._instance.queue.payload_folder)
         effects: list[Effect] = []
         results = []
         self._next, added = self.position, self._begun
@@ -106,20 +113,10 @@ class Applier:
             effect()
         for (_, entry), result in zip(entries, results, strict=True):
             self.on_result(entry, result)
-        self.position = self._next  # now others may see that it is applied
-
-    def _fetch_all(self, payloads: Sequence[dict[str, Any]]) -> None:
-        """Have the files of payloads on disk, durably; the node that received one has it already."""
-        missing = [each for each in payloads if not (self._instance.queue.payload_folder / each["name"]).exists()]
-        for payload in missing:
-            self.fetch(payload, is_synced=len(missing) <= _FEW_FILES)
-        if len(missing) > _FEW_FILES:  # many small ones, of a node that catches up
-            os.sync()
-        elif missing:
-            sync_folder(self._instance.queue.payload_folder)
+        self.position = self._next  # last, so that other threads see only finished entries
 
     def fetch(self, payload: dict[str, Any], is_synced: bool = True) -> None:
-        """Have the file of a payload on disk. Raises Unavailable, MissingPiece, Damaged."""
+        """Write the file of a payload unless it exists. Raises Unavailable, MissingPiece, Damaged."""
         path = self._instance.queue.payload_folder / payload["name"]
         if path.exists():
             return
@@ -156,20 +153,16 @@ class Applier:
 
     def _begin(self, connection: sqlite3.Connection, entry: Entry) -> tuple[bool, list[Effect]]:
         uids = applied_log.numbers(entry["tasks"])
-        if entry["term"] != self._next.term or not self._are_waiting(connection, uids):
+        if entry["term"] != self._next.term or not self._begun.isdisjoint(uids):
+            return False, []
+        (enqueued,) = connection.execute("SELECT count(*) FROM tasks WHERE status = 'enqueued' AND uid IN "
+                                         "(SELECT value FROM json_each(?))", (json.dumps(uids),)).fetchone()
+        if enqueued != len(uids):
             return False, []
         batch = BegunBatch(applied_log.next_batch(connection), uids, entry["shape"], entry["strategy"], self._next.moment)
         applied_log.add_begun(connection, batch)
         self._remember(uids)
         return True, [lambda: self.on_begun(batch)]
-
-    def _are_waiting(self, connection: sqlite3.Connection, uids: Sequence[int]) -> bool:
-        """Is every one of these tasks enqueued, and in no batch that has begun?"""
-        if not self._begun.isdisjoint(uids):
-            return False
-        (count,) = connection.execute("SELECT count(*) FROM tasks WHERE status = 'enqueued' AND uid IN "
-                                      "(SELECT value FROM json_each(?))", (json.dumps(uids),)).fetchone()
-        return bool(count == len(uids))
 
     def _end(self, connection: sqlite3.Connection, entry: Entry) -> tuple[bool, list[Effect]]:
         if entry["term"] != self._next.term:

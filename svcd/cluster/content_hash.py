@@ -1,7 +1,7 @@
-"""Hashes of what the indexes of a node hold, to compare nodes: of the documents and settings, not of the files, which differ.
+"""Hashes of the documents and settings of each index, to compare nodes; the index files differ between nodes.
 
-The hash of an index goes with the last task that changed it; only hashes of the same task are to be compared. Each is computed
-anew from all documents after a change, when no task waits, at most every PAUSE_S.
+Each hash belongs to the last task that changed the index; only hashes of the same task are comparable. After a change, when no
+task waits, the node hashes all documents again, at most every PAUSE_S.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ContentHashes:
         self._hashes: dict[str, list[object]] = {}
 
     def all(self) -> dict[str, list[object]]:
-        """The hashes that are known; those of changed indexes are those of before the change."""
+        """Return the latest hashes; after a change of an index its previous one, until update()."""
         return dict(self._hashes)
 
     def update(self) -> None:
@@ -48,7 +48,7 @@ class ContentHashes:
 
 
 def _hash(path: Path, known: tuple[str, int] | None) -> tuple[tuple[str, int], list[object]] | None:
-    """State and hash of an index; None if its state is the known one. State: name of the file and last task."""
+    """Return the state (name of the file, last task) and the hash of an index; None if its state is `known`."""
     with closing(open_reader(path)) as reader:
         reader.execute("BEGIN")
         outcomes = stored_outcomes(reader)

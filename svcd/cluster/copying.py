@@ -1,8 +1,8 @@
 """Copies of a data folder for nodes that are new, or have been away for longer than the log reaches back.
 
-A copy is a snapshot (svcd.tasks.archive_import unpacks it) of one state of all files: every file is held open in a read
-transaction, begun one after the other while batches may end. The transactions are begun anew until no index is further than the
-list of tasks says, so that nothing is lost, and nothing applied twice, when the log goes on from there.
+A copy is a snapshot (svcd.tasks.archive_import unpacks it) of one state of all files. It opens a read transaction on each file,
+one after the other, while batches may end. It repeats this until no index is ahead of the list of tasks: the node that continues
+from there with the log then neither loses an entry nor applies one twice.
 """
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _TRIES, _PAUSE_S = 200, 0.05
 
 
 class Busy(Exception):
-    """The files did not come to rest for long enough to be copied."""
+    """The files changed too often to be copied."""
 
 
 @contextmanager
 def copy_of(instance: Instance) -> Iterator[IO[bytes]]:
-    """A snapshot of the instance as a file that is open for reading, and vanishes with the block. Raises Busy, OSError."""
+    """Yield a snapshot of the instance as an open file, which is deleted after the block. Raises Busy, OSError."""
     (instance.path / _FOLDER).mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=instance.path / _FOLDER) as made, ExitStack() as stack:
         folder = Path(made)
@@ -69,7 +69,7 @@ def _add_file(tar: tarfile.TarFile, name: str, reader: sqlite3.Connection, targe
 
 
 def _held(instance: Instance, folder: Path, stack: ExitStack) -> Mapping[str, sqlite3.Connection]:
-    """Entries of the copy and open read transactions of one state; payloads of unfinished tasks are linked into the folder."""
+    """Return open read transactions of one state, by name in the copy; links payloads of enqueued tasks into the folder."""
     for _ in range(_TRIES):
         attempt = ExitStack()
         try:
@@ -114,21 +114,18 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _is_ahead(reader: sqlite3.Connection, listed: sqlite3.Connection, index_uid: str) -> bool:
-    """Has the index more than the first batch of it that the list of tasks has as not ended?"""
+    """Return whether an index is ahead of the list of tasks by more than the first batch that the list has as not ended."""
     outcomes = stored_outcomes(reader)
     if outcomes is None:
         return False
     row = listed.execute("SELECT status FROM tasks WHERE uid = ?", (outcomes.last,)).fetchone()
-    if row is None or row[0] != "enqueued":
-        return row is None and _is_unknown(listed, outcomes.last)
+    if row is None:  # newer than all listed tasks, or deleted
+        newest = listed.execute("SELECT max(uid) FROM tasks").fetchone()[0]
+        return newest is None or outcomes.last > newest
+    if row[0] != "enqueued":
+        return False
     for batch in applied_log.begun_batches(listed):
         (first,) = listed.execute("SELECT index_uid FROM tasks WHERE uid = ?", (batch.tasks[0],)).fetchone()
         if first == index_uid:
             return outcomes.last not in batch.tasks
     return True
-
-
-def _is_unknown(listed: sqlite3.Connection, uid: int) -> bool:
-    """Is the task newer than all that are listed? An older one has been deleted."""
-    newest = listed.execute("SELECT max(uid) FROM tasks").fetchone()[0]
-    return newest is None or uid > newest

@@ -1,7 +1,7 @@
-"""The entries of the log as bytes: JSON, and what does not fit into an entry as pieces beside the log.
+"""The entries of the log as bytes: JSON, with larger content as pieces beside the log.
 
-An entry has the member `kind` and those of its kind, documented at `apply` in svcd.cluster.applier. `at` is the moment at which
-the node that wrote it did so, in nanoseconds.
+An entry has the member `kind` and the members of its kind, which svcd.cluster.applier lists. `at` is the moment at which a node
+wrote it, in nanoseconds.
 """
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +19,20 @@ from svcd.validation.answers import MISFITS
 
 Entry = Mapping[str, Any]
 
-# Larger entries are stored in pieces: every node reads the log often, and few entries are large.
+# Larger entries go into pieces: every node reads the log often, and few entries are large.
 MOST_INLINE_BYTES = 64 << 10
-MOST_SMALL_BYTES = 32 << 10  # of a payload that is in the entry itself
+MOST_SMALL_BYTES = 32 << 10  # a payload up to this size is part of the entry itself
 _READ_BYTES = MOST_PIECE_BYTES - 1  # a piece begins with a mark
 _PACKED, _PLAIN = b"z", b"="
 _SUFFIX = "-entry"
 
 
 class Damaged(Exception):
-    """What the log holds is not what was put there."""
+    """The content of the log differs from the content that a node put there."""
 
 
 def encode(log: Log, identity: str, entry: Entry) -> bytes:
-    """The bytes to append; puts the pieces of a large entry into the log first. Raises Unavailable."""
+    """Return the bytes to append; puts the pieces of a large entry into the log first. Raises Unavailable."""
     body = json.dumps({**entry, "identity": identity}, ensure_ascii=False, separators=(",", ":")).encode()
     if len(body) <= MOST_INLINE_BYTES:
         return body
@@ -43,13 +43,13 @@ def encode(log: Log, identity: str, entry: Entry) -> bytes:
     digest = hashlib.sha256(packed).hexdigest()
     stored = {"stored": identity + _SUFFIX, "pieces": len(pieces), "sha256": digest}
     payload = entry.get("payload") or {}
-    if "pieces" in payload:  # named here as well, to be dropped with the entry
+    if "pieces" in payload:  # named outside the pieces too, so that trimming finds and drops them
         stored["payload"] = {name: payload[name] for name in ("name", "pieces")}
     return json.dumps(stored).encode()
 
 
 def decode(log: Log, body: bytes) -> Entry:
-    """The opposite. Raises Unavailable, MissingPiece, Damaged."""
+    """Return the entry that encode() made into bytes. Raises Unavailable, MissingPiece, Damaged."""
     try:
         entry: dict[str, Any] = loads_wrapped(body)
         if "stored" not in entry:
@@ -63,7 +63,7 @@ def decode(log: Log, body: bytes) -> Entry:
 
 
 def payloads_of(body: bytes) -> Iterator[str]:
-    """The names under which pieces of an entry are kept beside the log."""
+    """Yield the names of the pieces that belong to an entry."""
     entry = loads_wrapped(body)
     if "stored" in entry:
         yield entry["stored"]
@@ -75,7 +75,7 @@ def payloads_of(body: bytes) -> Iterator[str]:
 
 
 def put_payload(log: Log, path: Path) -> dict[str, Any]:
-    """What an entry has of a file as its member `payload`. Puts a large one into the log, piece by piece. Raises Unavailable."""
+    """Return the member `payload` of an entry for a file; puts a large file into the log in pieces. Raises Unavailable."""
     if path.stat().st_size <= MOST_SMALL_BYTES:
         return {"name": path.name, "content": base64.b64encode(zlib.compress(path.read_bytes(), 1)).decode()}
     digest, pieces = hashlib.sha256(), 0
@@ -88,19 +88,15 @@ def put_payload(log: Log, path: Path) -> dict[str, Any]:
 
 
 def read_payload(log: Log, payload: Mapping[str, Any]) -> Iterator[bytes]:
-    """The content of a payload, piece by piece. Raises Unavailable, MissingPiece, and at the end Damaged."""
+    """Yield the content of a payload in pieces. Raises Unavailable, MissingPiece, and at the end Damaged."""
     if "content" in payload:
         yield zlib.decompress(base64.b64decode(payload["content"]))
         return
     digest = hashlib.sha256()
-    for piece in _pieces(log, payload):
+    for place in range(payload["pieces"]):
+        packed = log.get_piece(payload["name"], place)
+        piece = zlib.decompress(packed[1:]) if packed[:1] == _PACKED else packed[1:]
         digest.update(piece)
         yield piece
     if digest.hexdigest() != payload["sha256"]:
         raise Damaged(f"payload {payload['name']} has another SHA-256 than the entry of its task says")
-
-
-def _pieces(log: Log, payload: Mapping[str, Any]) -> Iterable[bytes]:
-    for place in range(payload["pieces"]):
-        piece = log.get_piece(payload["name"], place)
-        yield zlib.decompress(piece[1:]) if piece[:1] == _PACKED else piece[1:]

@@ -1,7 +1,7 @@
-"""What a start with --cluster does before the data folder is opened: finds out whether it is of this cluster, and gets a copy of
-a peer's folder if the log no longer has all that is missing.
+"""Joins a cluster before the daemon opens the data folder: checks that the folder belongs to the cluster, and copies a peer's
+folder if the log no longer reaches back far enough.
 
-The record `cluster` beside the log has its uid, and whether the first node came with data of its own, which the log has not.
+The record `cluster` beside the log has the uid of the cluster, and names the first node if it brought data that the log lacks.
 """
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from svcd.instance.applied_log import Position
 from svcd.instance.instance import lock_folder
 
 _CONTENT = ("tasks", "indexes", "webhooks", "features", "network", "chat_workspaces")
-_READ_S = 600.0  # until a peer begins to send a copy
+_READ_S = 600.0  # limit for a peer to begin to send a copy
 _INSTANCE = "instance.sqlite"
 _LOOKS = 5
-_WAIT_S = 30.0  # for the log, of a new node
+_WAIT_S = 30.0  # for which a new node waits for the log
 _BLOCK = 1 << 20
 
 Unpack = Callable[[Path, Path], None]
 
 
 class CannotJoin(RuntimeError):
-    """The data folder is of another cluster, or no peer has a copy for it."""
+    """The data folder belongs to another cluster, or this node could not copy a peer's folder."""
 
 
 def join(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack) -> Position:
-    """Make the data folder one of this cluster; where its log is to be applied from.
+    """Make the data folder part of this cluster; return the position from which to apply the log.
 
-    A folder that has been one already is taken as it is while the log cannot be reached, so that its node can answer searches.
-    unpack: makes a data folder of a snapshot (path, folder). Raises CannotJoin, OSError, and for a new node Unavailable.
+    While the log cannot be reached, it accepts a folder that was part of a cluster before, so that the node can answer searches.
+    unpack: turns a snapshot into a data folder (path, folder). Raises CannotJoin, OSError, and for a new node Unavailable.
     """
     position = applied_log.position_of(folder / _INSTANCE)
     until = time.monotonic() + _WAIT_S
@@ -75,7 +75,7 @@ def _joined(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack, 
     if position is not None and position.applied > _last(log, position.applied):
         raise CannotJoin(f"the data folder {folder} has entries that the log has lost: begin a new log, with another name in its "
                          "address, and this node first")
-    # The data of the first node is older than all entries: where there are some, this is another folder of the same name.
+    # The data of the first node is older than all entries: if the log has entries, this is a different folder.
     if position is None and _has_content(folder) and (cluster["seed"] != name or log.last()):
         raise CannotJoin(f"the data folder {folder} has data of its own, which the cluster does not have: name an empty one with "
                          "--db-path, or begin a new cluster with this node")
@@ -91,7 +91,7 @@ def _joined(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack, 
 
 
 def _record(log: Log, is_expected: bool) -> Record | None:
-    """The record of the cluster; asked again when there is none where one is expected, as in _last()."""
+    """Return the record of the cluster; asks again if an expected record is missing, for the reasons in _last()."""
     for _ in range(_LOOKS):
         found = log.records(CLUSTER).get(CLUSTER)
         if found is not None or not (is_expected or log.last()):
@@ -101,8 +101,10 @@ def _record(log: Log, is_expected: bool) -> Record | None:
 
 
 def _last(log: Log, expected: int) -> int:
-    """The last entry; asked again when it is less than expected: a server may not know yet that it leads no more, or one that
-    has just become the leader not yet have all that its predecessor had."""
+    """Return the number of the last entry; asks again while it is below `expected`.
+
+    A server may not know yet that it has lost the lead, and a new leader may not have all entries of its predecessor yet.
+    """
     for _ in range(_LOOKS):
         last = log.last()
         if last >= expected:
@@ -112,7 +114,7 @@ def _last(log: Log, expected: int) -> int:
 
 
 def _reaches(log: Log, applied: int) -> bool:
-    """Has the log all that comes after an entry?"""
+    """Return whether the log still has all entries after `applied`."""
     try:
         log.read(applied, 1, 0)
     except Trimmed:
@@ -133,7 +135,7 @@ def _set(folder: Path, position: Position) -> Position:
     with closing(open_writer(folder / _INSTANCE)) as connection:
         schema.prepare(connection, schema.INSTANCE)
         with write_transaction(connection):
-            if not position.applied and not _has_rows(connection):  # keys of an earlier start are made anew through the log
+            if not position.applied and not _has_rows(connection):  # the log brings new keys
                 connection.execute("DELETE FROM keys")
             applied_log.set_position(connection, position)
     return position
@@ -144,7 +146,7 @@ def _has_rows(connection: Any) -> bool:
 
 
 def _copy_a_peer(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack) -> None:
-    """Replace the data folder by a copy of that of another node."""
+    """Replace the data folder by a copy of another node's folder."""
     peers = [loads_wrapped(record.value) for key, record in log.records(NODES).items() if key != NODES + name]
     reasons = []
     for peer in sorted(peers, key=lambda peer: -int(peer["applied"])):
@@ -162,11 +164,11 @@ def _copy_a_peer(log: Log, folder: Path, name: str, master_key: str, unpack: Unp
 
 
 def _replace(folder: Path, copy: Path) -> None:
-    """Put a copy into the place of a data folder. Raises FolderInUse."""
+    """Replace a data folder by a copy. Raises FolderInUse."""
     if not files.exists(folder):
         copy.replace(folder)
         return
-    with lock_folder(folder / "LOCK"):  # a daemon may run on it
+    with lock_folder(folder / "LOCK"):  # a daemon may use it
         shutil.rmtree(folder)
         copy.replace(folder)
 

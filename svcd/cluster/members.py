@@ -1,9 +1,9 @@
-"""The nodes of a cluster as each sees the others, the lease of the leader, and the trimming of the log.
+"""The nodes of a cluster as this node sees them, the lease of the leader, and the trimming of the log.
 
-Records beside the log: `cluster` (its uid, see svcd.cluster.joining), `lease` (who leads, with a number that is raised with each
-renewal) and `node/NAME` of every node. No clock is trusted: a record counts as alive while it changes, as seen by the monotonic
-clock of the one who looks. A leader that could not renew its lease in time ceases before another takes it; and should it not
-notice, the log ignores what it writes after the entry `term` of its successor.
+Records beside the log: `cluster` (its uid, see svcd.cluster.joining), `lease` (the leader, with a number that grows with each
+renewal) and `node/NAME` of every node. Nodes do not compare clocks: a record counts as alive while it changes, by the monotonic
+clock of the reader. A leader that could not renew its lease in time stops leading before another node takes the lease; even if it
+did not notice, nodes ignore its entries after the entry `term` of its successor.
 
 Thread: "svcd-members", between start() and stop().
 """
@@ -30,20 +30,20 @@ CLUSTER, LEASE, NODES = "cluster", "lease", "node/"
 _MEMBERS: Mapping[str, Mapping[str, Any]] = {
     CLUSTER: {"uid": str}, LEASE: {"holder": (str, type(None)), "session": (str, type(None)), "term": int}}
 _NODE_MEMBERS: Mapping[str, Any] = {"url": str, "applied": int, "version": str, "session": str}
-# The lease is renewed every BEAT_S, and taken by another when it has not changed for LEASE_S. A leader ceases earlier.
+# A leader renews the lease every BEAT_S. Another node takes a lease that has not changed for LEASE_S; the leader stops earlier.
 BEAT_S, LEASE_S = 0.4, 2.0
 _OWN_LEASE_S = 1.6
-# A node that has nothing new to tell writes its record this often.
+# A node without news writes its record this often.
 _QUIET_S = 2.0
-# What ends a node must be read for so long: a server of the log that has just become its leader may give older records, or none.
+# A node ends only if it reads the reason for this many seconds: a new leader of the log may give older records, or none.
 LOST_S = 10.0
-# The log is trimmed when all nodes have applied this many entries more than it was trimmed to, and looked at this often.
+# The leader trims the log when all nodes have applied TRIM_AFTER entries since the last trim; it checks every _TRIM_S.
 TRIM_AFTER, _TRIM_S = 1000, 5.0
 
 
 @dataclass
 class Member:
-    """One node as it told. applied: number of the newest entry that it has applied; age_s: since its record changed."""
+    """A node by its record. applied: number of the newest entry that it has applied; age_s: seconds since its record changed."""
 
     name: str
     url: str
@@ -55,14 +55,14 @@ class Member:
 
     @property
     def is_alive(self) -> bool:
-        """Has it told something of late?"""
+        """Whether its record changed recently."""
         return self.age_s < 3 * _QUIET_S
 
 
 class Members:
-    """What a node tells of itself and knows of others. url: where other nodes and clients reach this one.
+    """Publishes the record of this node, and watches the records of the others. url: the address of this node for all others.
 
-    hashes: the hashes of the content of the indexes, as they are told to others.
+    hashes: returns the hashes of the content of the indexes, which the record contains.
     """
 
     def __init__(self, node: Node, log: Log, url: str, hashes: Callable[[], Mapping[str, Any]] = dict) -> None:
@@ -70,10 +70,10 @@ class Members:
         self._log = log
         self._url = url
         self._hashes = hashes
-        self.is_draining = False  # leaves it to others to lead
+        self.is_draining = False  # this node leaves leading to others
         self._session = uuids.uuid4().hex
         self._beat = 0
-        self._seen: dict[str, tuple[int, float]] = {}  # key of a record -> its revision, and since when it has that
+        self._seen: dict[str, tuple[int, float]] = {}  # key of a record -> its revision, and since when
         self._records: Mapping[str, Record] = {}
         self._told: dict[str, Any] = {}
         self._told_at = self._trimmed_at = float("-inf")
@@ -88,7 +88,7 @@ class Members:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread, and give the lease to who wants it."""
+        """Stop the thread, and give up the lease."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -99,10 +99,10 @@ class Members:
             except Unavailable:  # it runs out by itself
                 pass
 
-    # What is known
+    # The known nodes
 
     def all(self) -> list[Member]:
-        """The nodes, ordered by name."""
+        """Return the nodes, ordered by name."""
         now = time.monotonic()
         members = []
         for key, record in sorted(self._records.items()):
@@ -113,7 +113,7 @@ class Members:
         return members
 
     def leader(self) -> str | None:
-        """The node that holds the lease, as far as it is known here; None while none does."""
+        """Return the node that holds the lease, as far as this node knows; None while the lease is free."""
         found = self._records.get(LEASE)
         if found is None or time.monotonic() - self._seen[LEASE][1] > LEASE_S:
             return None
@@ -121,11 +121,11 @@ class Members:
         return holder
 
     def has_quorum(self) -> bool:
-        """Did the servers of the log answer of late?"""
+        """Return whether the servers of the log replied recently."""
         return time.monotonic() - self._reached_at < LEASE_S
 
     def remove(self, name: str) -> bool:
-        """Forget a node, so that the log is trimmed without it; False when there is none. Raises Unavailable."""
+        """Remove a node, so that trimming does not wait for it. Returns False for an unknown node. Raises Unavailable."""
         record = self._log.records(NODES).get(NODES + name)
         return record is not None and self._log.compare_and_set(NODES + name, None, record.revision) is not None
 
@@ -137,15 +137,22 @@ class Members:
                 self.look()
             except Unavailable:
                 self._node.renew(min(time.monotonic(), self._reached_at + _OWN_LEASE_S))
-            except Exception as bug:  # the beat goes on: without it the node would lose its lease for good
+            except Exception as bug:  # continue: without the beat the node would lose its lease for good
                 logs.failure("bug", bug)
 
     def look(self) -> None:
-        """Read all records, renew or take the lease, tell of this node, trim. Raises Unavailable."""
+        """Read all records, renew or take the lease, write the record of this node, trim. Raises Unavailable."""
         begun = time.monotonic()
         records = self._log.records("")
         for key, record in records.items():
-            _check(key, record)
+            needed = _NODE_MEMBERS if key.startswith(NODES) else _MEMBERS.get(key, {})
+            try:
+                told = loads_wrapped(record.value)
+                is_good = all(isinstance(told[name], kind) for name, kind in needed.items())
+            except MISFITS:
+                is_good = False
+            if not is_good:
+                raise Unavailable(f"the record {key} of the log cannot be read")
         self._note(records)
         self._reached_at = time.monotonic()
         if not self._is_own_log():
@@ -157,7 +164,7 @@ class Members:
             self._trim()
 
     def _note(self, records: Mapping[str, Record]) -> None:
-        """Know these records from now on. Other threads find each of them in _seen."""
+        """Replace the known records. Sets _seen first, where other threads look up each of them."""
         now = time.monotonic()
         for key, record in records.items():
             if self._seen.get(key, (0, 0.0))[0] != record.revision:
@@ -165,7 +172,7 @@ class Members:
         self._records = records
 
     def _is_own_log(self) -> bool:
-        """Is the log still the one whose entries this node has applied? It could have been lost, or be another cluster's."""
+        """Return whether this node has applied entries of this log: it could be new, or belong to another cluster."""
         found = self._records.get(CLUSTER)
         self._node.is_verified = found is not None and loads_wrapped(found.value)["uid"] == self._node.position.log
         if not self._node.is_verified:
@@ -242,7 +249,7 @@ class Members:
             self._told, self._told_at = told, now
 
     def _trim(self) -> None:
-        """Forget the entries that all nodes have applied, and the pieces that belong to them."""
+        """Delete the entries that all nodes have applied, and their pieces."""
         upto = min((member.applied for member in self.all()), default=0)
         if upto - self._trimmed < TRIM_AFTER:
             return
@@ -259,15 +266,3 @@ class Members:
             after = found[-1][0] if found else upto
         self._log.trim(upto)
         self._trimmed = upto
-
-
-def _check(key: str, record: Record) -> None:
-    """Raise Unavailable for a record that no node has written so."""
-    needed = _NODE_MEMBERS if key.startswith(NODES) else _MEMBERS.get(key, {})
-    try:
-        told = loads_wrapped(record.value)
-        is_good = all(isinstance(told[name], kind) for name, kind in needed.items())
-    except MISFITS:
-        is_good = False
-    if not is_good:
-        raise Unavailable(f"the record {key} of the log cannot be read")

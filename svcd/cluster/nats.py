@@ -1,13 +1,13 @@
 """A replicated log in NATS JetStream: one stream for entries, one for pieces, and a key-value bucket for records.
 
-The number of an entry is its sequence number. Each entry has a subject of its own, made of its identity, that must be empty when
-it is appended; for trimmed entries the server remembers the identity as message id. Records are written with the revision that
-the last one of their key must have. Whatever is written has a message id, so that it can be repeated when its answer was lost.
+The number of an entry is its sequence number. Each entry has a subject of its own, made from its identity, which must be empty
+before the append; for trimmed entries the server remembers the identity as message id. A write of a record names the revision
+that the last record of the key must have. Every write has a message id, so that it can be repeated after its reply was lost.
 
-Entries and pieces are read from any server that has them, the rest from the leader of the stream, which may be one that has lost
-its majority some seconds ago.
+Any server that has entries and pieces may return them; the leader of the stream returns the rest, though it may have lost its
+majority some seconds ago.
 
-Threads: any; all connections belong to an event loop in a thread of its own.
+Threads: any thread may call; all connections belong to an event loop in a thread of its own.
 """
 from __future__ import annotations
 
@@ -45,35 +45,33 @@ from svcd.validation.answers import MISFITS
 T = TypeVar("T")
 
 _MOST_REPLICAS = 3  # unless the address says otherwise
-_IDENTITIES_S = 600  # how long the server knows the identities of entries that have been trimmed
-# An attempt without an answer in this time is repeated through the next server: the first may have stopped, be cut off, or have
-# sent the message to a leader that has stopped. One that takes longer is acknowledged as a duplicate when it is done.
+_IDENTITIES_S = 600  # seconds for which the server knows the identities of trimmed entries
+# After this time without a reply, the next server gets the request: the first server may have stopped, be cut off, or have sent
+# the message to a leader that has stopped. If the first attempt succeeds later, the server confirms the second as a duplicate.
 _ATTEMPT_S = 1.0
 _SLOWEST = 500_000  # bytes/s at which the time of an attempt suffices for its message
 _PAUSE_S = 0.05  # before an attempt is repeated
 _CLOSE_S = 1.0
-_ANSWERS_S = 5.0  # how long a connection that was given up is kept for answers that are on their way
-_LATE_S = 0.5  # how long after its limit the loop may say that it failed
-# How often a waiting read() asks: who appends tells the others, but a server that is asked may be behind the leader.
+_ANSWERS_S = 5.0  # seconds for which a connection that was given up stays open for late replies
+_LATE_S = 0.5  # seconds after its limit in which the loop may report that a call failed
+# How often a waiting read() asks: a node that appends notifies the others, but the server they ask may lag behind the leader.
 _BUSY_POLL_S, _QUIET_POLL_S, _BUSY_FOR_S = 0.010, 0.100, 0.5
 _MOST_READ_BYTES = 8_000_000
-_PENDING_BYTES = 64_000_000  # what may wait to be sent: several threads may put pieces
+_PENDING_BYTES = 64_000_000  # maximum of bytes waiting to be sent: several threads may put pieces
 
-# Codes of JetStream: the stream exists with other options; the subject has another last message; there is no such message.
+# Error codes of JetStream: the stream exists with different options; the last message of the subject differs; no message found.
 _OTHER_OPTIONS, _WRONG_LAST, _NO_MESSAGE = 10058, (10071, 10164), 10037
 _SECOND = 1_000_000_000  # durations are in ns
 _MESSAGE_ID, _EXPECTED = "Nats-Msg-Id", "Nats-Expected-Last-Subject-Sequence"
 _OPERATION, _DELETED = "KV-Operation", "DEL"
 _SEQUENCE = "Nats-Sequence"
-
-
-# What is read of the state of a stream, the last of which is left out when it is 0.
+# The members of the state of a stream that svcd reads; JetStream omits the last one when it is 0.
 _STATE = ("first_seq", "last_seq", "messages", "num_deleted")
 _NO_ANSWER = "not an answer of JetStream"
 
 
 class _Failed(Exception):
-    """An attempt failed; another one may succeed. str(): the reason. code: of the error of JetStream, 0 for none."""
+    """An attempt failed; the next may succeed. str(): the reason; code: the error code of JetStream, 0 for other failures."""
 
     def __init__(self, reason: str, code: int = 0) -> None:
         super().__init__(reason)
@@ -81,7 +79,7 @@ class _Failed(Exception):
 
 
 class NatsLog:
-    """The Log in NATS; see there for its methods."""
+    """The Log in NATS; svcd.cluster.log.Log documents the methods."""
 
     def __init__(self, address: Address, timeout_s: float) -> None:
         self._address = address
@@ -98,13 +96,13 @@ class NatsLog:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_closed = False
-        # Of the loop alone
+        # Used by the loop only
         self._connection: _Connection | None = None
-        self._open: dict[_Connection, asyncio.Task[None]] = {}  # also those that were given up and may bring answers
+        self._open: dict[_Connection, asyncio.Task[None]] = {}  # including given-up ones that may bring replies
         self._connecting = asyncio.Lock()
-        self._next = 0  # the server to which the next connection goes
+        self._next = 0  # the server for the next connection
         self._are_streams_made = False
-        self._appended = asyncio.Event()  # replaced when it is set
+        self._appended = asyncio.Event()  # replaced after it is set
         self._busy_until = 0.0
 
     # Entries
@@ -139,7 +137,7 @@ class NatsLog:
             entries = await self._repeated(lambda connection, within_s: connection.batch(self._entries, wanted, within_s),
                                            until=until)
             if (not entries or entries[0][0] != after + 1) and not has_asked_leader:
-                # Also tells whether there is one. Without, this server may never hear of the next entry.
+                # Finds out, too, whether a leader exists: without one, this server may never hear of the next entry.
                 state = await self._state(until)
                 if state["first_seq"] > after + 1:
                     raise Trimmed(state["first_seq"])
@@ -160,29 +158,24 @@ class NatsLog:
                 pass
 
     def last(self) -> int:
-        return self._call(self._last())
+        state = self._call(self._state())
+        if not state["messages"] or not state["num_deleted"]:
+            return state["last_seq"]
 
-    async def _last(self) -> int:
-        state = await self._state()
-        if state["messages"] and state["num_deleted"]:  # the server has skipped numbers, of which the last may be one
+        # The server has skipped numbers, and the last one may be among them.
+        async def last(connection: _Connection, within_s: float) -> int:
+            return int((await self._last_of(connection, self._entries, f"{self._entry_subject}*", within_s))["seq"])
 
-            async def last(connection: _Connection, within_s: float) -> int:
-                return int((await self._last_of(connection, self._entries, f"{self._entry_subject}*", within_s))["seq"])
-
-            return await self._repeated(last)
-        return state["last_seq"]
+        return self._call(self._repeated(last))
 
     def trim(self, upto: int) -> None:
-        self._call(self._trim(upto))
-
-    async def _trim(self, upto: int) -> None:
-        state = await self._state()
+        state = self._call(self._state())
         first = min(upto, state["last_seq"]) + 1
         if first > state["first_seq"]:
-            await self._asked(f"STREAM.PURGE.{self._entries}", {"seq": first})
+            self._call(self._asked(f"STREAM.PURGE.{self._entries}", {"seq": first}))
 
     async def _state(self, until: float = inf) -> dict[str, int]:
-        """What the leader says of the entries."""
+        """Return the state of the stream of entries as the leader has it."""
 
         async def state(connection: _Connection, within_s: float) -> dict[str, int]:
             told = (await connection.ask(f"STREAM.INFO.{self._entries}", {}, within_s))["state"]
@@ -204,7 +197,7 @@ class NatsLog:
 
         async def get(connection: _Connection, within_s: float) -> bytes | None:
             piece = await connection.get(self._pieces, subject, within_s)
-            if piece is None:  # the server that was asked may be behind the leader
+            if piece is None:  # this server may lag behind the leader
                 try:
                     message = await self._last_of(connection, self._pieces, subject, within_s)
                 except _Failed as failure:
@@ -246,7 +239,7 @@ class NatsLog:
         once = secrets.token_hex(16)
 
         async def write(connection: _Connection, expected: int, message_id: str, within_s: float) -> int | None:
-            """The new revision, None when the last message of the key is another one than expected."""
+            """Return the new revision; None when the last message of the key is not the expected one."""
             with_id = headers | {_EXPECTED: str(expected), _MESSAGE_ID: message_id}
             try:
                 ack = await connection.publish(self._record_subject + key, value or b"", with_id, within_s)
@@ -260,7 +253,7 @@ class NatsLog:
             new = await write(connection, revision, once, within_s)
             if new is not None or revision:
                 return new
-            # A record that was deleted has left a message of its own.
+            # Deleting a record leaves a message.
             message = await self._last_of(connection, self._records, self._record_subject + key, within_s)
             if f"{_MESSAGE_ID}: {once}" in _headers(message):
                 return int(message["seq"])
@@ -279,7 +272,7 @@ class NatsLog:
             self._thread.join(2 * _CLOSE_S)
 
     def _call(self, work: Coroutine[Any, Any, T], longer_s: float = 0.0) -> T:
-        """Run work in the loop; what it returns. Raises Unavailable, and what it raises."""
+        """Run work in the loop and return its result. Raises Unavailable, and the exceptions of the work."""
         with self._lock:
             if self._is_closed:
                 work.close()
@@ -290,7 +283,7 @@ class NatsLog:
                 self._thread.start()
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            # Some calls have two steps.
+            # Twice the time: some calls have two steps.
             return future.result(2 * self._timeout_s + longer_s + _LATE_S)
         except CancelledError:
             raise Unavailable("the log has been closed") from None
@@ -299,7 +292,7 @@ class NatsLog:
             raise Unavailable(f"{self._address}: no answer in time") from None
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the loop until it is stopped, then end what is under way."""
+        """Run the loop until close() stops it, then cancel the calls in progress."""
 
         async def end() -> None:
             calls = asyncio.all_tasks() - {asyncio.current_task()}
@@ -318,11 +311,10 @@ class NatsLog:
     async def _asked(self, subject: str, content: dict[str, Any], until: float = inf) -> dict[str, Any]:
         return await self._repeated(lambda connection, within_s: connection.ask(subject, content, within_s), until=until)
 
-
     async def _repeated(self, attempt: Callable[[_Connection, float], Awaitable[T]], size: int = 0, until: float = inf) -> T:
-        """What attempt(connection, within_s) returns; it is repeated while it raises _Failed. Raises Unavailable.
+        """Return the result of attempt(connection, within_s), repeating it while it raises _Failed. Raises Unavailable.
 
-        size: bytes of its message. until: monotonic time, when it is earlier than the time limit.
+        size: bytes of its message; until: monotonic time at which to stop, if that is before the time limit.
         """
         moved = time.monotonic()
         deadline = min(until, moved + self._timeout_s)
@@ -340,20 +332,22 @@ class NatsLog:
                 reason = str(failure)
             except MISFITS:
                 reason = f"{connection}: {_NO_ANSWER}"
-            if time.monotonic() - moved >= attempt_s:
-                self._leave(connection)
+            if time.monotonic() - moved >= attempt_s:  # have the next attempt use another server; late replies may still arrive
+                if connection is not None and connection is self._connection:
+                    self._connection = None
+                    asyncio.get_running_loop().call_later(_ANSWERS_S, connection.is_lost.set)
                 moved = time.monotonic()
             await asyncio.sleep(min(_PAUSE_S, max(0.0, deadline - time.monotonic())))
         raise Unavailable(f"{self._address}: {reason}")
 
     async def _last_of(self, connection: _Connection, stream: str, subject: str, within_s: float) -> dict[str, Any]:
-        """The last message of a subject as the leader has it."""
+        """Return the last message of a subject as the leader has it."""
         answer = await connection.ask(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject}, within_s)
         message: dict[str, Any] = answer["message"]
         return message
 
     async def _connected(self, within_s: float) -> _Connection:
-        """The connection that is in use, or a new one. Raises _Failed, and Unavailable when the credentials are refused."""
+        """Return the current connection, or a new one. Raises _Failed, and Unavailable when a server refuses the credentials."""
         async with self._connecting:
             if self._connection is None or self._connection.is_lost.is_set():
                 server = self._address.servers[self._next]
@@ -370,12 +364,6 @@ class NatsLog:
                     raise _Failed(f"{connection}: {reason}") from None
                 self._connection = connection
             return self._connection
-
-    def _leave(self, connection: _Connection | None) -> None:
-        """Have the next call use another server. Answers that are on their way may still arrive."""
-        if connection is not None and connection is self._connection:
-            self._connection = None
-            asyncio.get_running_loop().call_later(_ANSWERS_S, connection.is_lost.set)
 
     async def _close_when_lost(self, connection: _Connection) -> None:
         await connection.is_lost.wait()
@@ -395,7 +383,7 @@ class NatsLog:
                 {"name": self._entries, "subjects": [f"{self._entry_subject}*"], "discard": "new",
                  "duplicate_window": _IDENTITIES_S * _SECOND},
                 {"name": self._pieces, "subjects": [f"{self._piece_subject}*.*"], "discard": "old", "max_msgs_per_subject": 1},
-                # As clients of NATS make buckets, so that its tools can show this one.
+                # With the options that clients of NATS use for buckets, so that its tools can show the records.
                 {"name": self._records, "subjects": [f"{self._record_subject}>"], "discard": "new", "max_msgs_per_subject": 1,
                  "allow_rollup_hdrs": True, "deny_delete": True}):
             try:
@@ -407,7 +395,7 @@ class NatsLog:
 
 
 class _Connection:
-    """A connection to one server. All its methods belong to the loop; they raise _Failed."""
+    """A connection to one server. Only the loop calls its methods; they raise _Failed."""
 
     def __init__(self, server: tuple[str, int]) -> None:
         self._server = server
@@ -435,7 +423,7 @@ class _Connection:
             await self._client.subscribe(hint_subject, cb=on_hint)
 
     async def close(self) -> None:
-        """End the connection. When a server has stopped, and there is more to be sent than it takes, it is left open."""
+        """Close the connection. If the server has stopped, and cannot take all pending bytes, it stays open."""
         self.is_lost.set()
         try:
             async with asyncio.timeout(_CLOSE_S):
@@ -445,35 +433,35 @@ class _Connection:
 
     @property
     def last_error(self) -> Exception | None:
-        """Why it could not be opened."""
+        """The reason why open() failed."""
         error: Exception | None = self._client.last_error
         return error
 
     async def tell(self, subject: str) -> None:
-        """Send an empty message that nobody answers."""
+        """Send an empty message without waiting for a reply."""
         try:
             await self._client.publish(subject)
         except (OSError, nats.errors.Error):
             pass
 
     async def publish(self, subject: str, body: bytes, headers: dict[str, str], within_s: float) -> dict[str, Any]:
-        """Write a message to the stream of its subject; the acknowledgement, after a majority has it."""
+        """Write a message to the stream of its subject; return the acknowledgement that a majority has it."""
         answer, = await self._exchanged(subject, body, headers, lambda _: True, within_s)
         return _decoded(answer)
 
     async def ask(self, subject: str, content: dict[str, Any], within_s: float) -> dict[str, Any]:
-        """What JetStream answers."""
+        """Return the reply of JetStream to a request."""
         answer, = await self._exchanged(f"$JS.API.{subject}", json.dumps(content).encode(), None, lambda _: True, within_s)
         return _decoded(answer)
 
     async def get(self, stream: str, subject: str, within_s: float) -> bytes | None:
-        """The content of the last message of a subject, from any server; None without one."""
+        """Return the content of the last message of a subject, from any server; None without a message."""
         content = json.dumps({"last_by_subj": subject}).encode()
         answer, = await self._exchanged(f"$JS.API.DIRECT.GET.{stream}", content, None, lambda _: True, within_s)
         return bytes(answer.data) if _has_content(answer) else None
 
     async def batch(self, stream: str, wanted: dict[str, Any], within_s: float) -> list[tuple[int, bytes]]:
-        """Numbers and contents of messages, from any server, in their order."""
+        """Return numbers and contents of messages in order, from any server."""
         content = json.dumps(wanted).encode()
         answers = await self._exchanged(
             f"$JS.API.DIRECT.GET.{stream}", content, None, lambda answer: _SEQUENCE not in (answer.headers or {}), within_s)
@@ -481,7 +469,7 @@ class _Connection:
 
     async def _exchanged(self, subject: str, body: bytes, headers: dict[str, str] | None, is_last: Callable[[Msg], bool],
                          within_s: float) -> list[Msg]:
-        """The answers to a message, up to the one that is the last. within_s: for each of them."""
+        """Send a message and return the replies up to the last one. within_s: time limit for each reply."""
         self._calls += 1
         token = str(self._calls)
         arrived = self._answers[token] = asyncio.Queue()
@@ -515,7 +503,7 @@ class _Connection:
 
 
 def _decoded(answer: Msg) -> dict[str, Any]:
-    """The JSON of an answer. Raises _Failed for an error."""
+    """Return the parsed JSON of a reply. Raises _Failed for an error."""
     _has_content(answer)
     try:
         content: dict[str, Any] = loads_wrapped(answer.data)
@@ -529,10 +517,10 @@ def _decoded(answer: Msg) -> dict[str, Any]:
 
 
 def _has_content(answer: Msg) -> bool:
-    """Is this a message of a stream, or an answer of its server, and not a status? Raises _Failed when nobody answered."""
+    """Return whether a reply has content, not just the status that nothing was found. Raises _Failed for other statuses."""
     status = (answer.headers or {}).get("Status")
     if status == "503":
-        raise _Failed("the stream has no leader now")
+        raise _Failed("the stream currently lacks a leader")
     if status is not None and status not in ("204", "404"):
         raise _Failed(f"status {status}")
     return status is None
@@ -547,4 +535,4 @@ def _is_deletion(message: dict[str, Any]) -> bool:
 
 
 async def _ignored(_error: Exception) -> None:
-    """Errors of a connection: whoever waits for an answer hears of them."""
+    """Ignore an error of a connection: the call that waits for a reply fails with it."""

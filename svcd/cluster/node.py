@@ -1,10 +1,10 @@
-"""One node of a cluster: sends what it accepts through the log, applies the log, and, while it leads, says what runs next.
+"""A node of a cluster: sends accepted writes through the log, applies the log, and decides which batch runs next if it leads.
 
-Threads: "svcd-log" applies what others have written; a thread that has written something applies up to it itself, so its caller
-waits for no poll. "svcd-members" is that of svcd.cluster.members. `_applying` lets one thread apply at a time; `_changed` guards
-`_ends`, `_leader`, `_term` and `_stopping`, and is notified when one of them or the position changes.
+Threads: "svcd-log" applies the entries of other nodes; a thread that has written an entry applies up to it itself, so its caller
+does not wait for a poll. "svcd-members" belongs to svcd.cluster.members. `_applying` lets one thread apply at a time; `_changed`
+guards `_ends`, `_leader` and `_stopping`, and is notified when one of them or the position changes.
 
-The runner (svcd.tasks.runner) asks is_leading(), begin() and sealed(), and is told of the batches that have begun. See
+The runner (svcd.tasks.runner) calls is_leading(), begin() and sealed(), and on_begun tells it which batches have begun. See
 docs/cluster.md.
 """
 from __future__ import annotations
@@ -30,26 +30,26 @@ from svcd.instance.instance import Instance
 from svcd.instance.rows import RowChange
 from svcd.instance.task_records import Task
 
-# Entries that are read, and applied in one transaction, at once.
+# Maximum number of entries read at once, and applied in one transaction.
 MOST_ENTRIES = 250
-# How long a read waits for entries, and a thread that applies what it wrote between two looks.
+# Seconds for which a read waits for entries, and pause of a thread that waits until its own entry is applied.
 WAIT_S, LOOK_S = 1.0, 0.002
-# Pause after the log could not be read.
+# Pause after a failed read of the log.
 RETRY_S = 0.25
 RETRY_AFTER_S = 1
-# How long a node that could not finish a batch leaves it to others to lead.
+# Seconds for which a node that could not finish a batch leaves leading to other nodes.
 UNFIT_S = 15.0
 
 
 class Node:
-    """A node. name: of this node. timeout_s: how long a write may take until it is refused."""
+    """A node of a cluster. name: of this node; timeout_s: time limit of a write."""
 
     def __init__(self, instance: Instance, log: Log, position: Position, *, name: str, timeout_s: float = 5.0) -> None:
         self.name = name
         self.log = log
         self.on_begun: Callable[[BegunBatch], None] = lambda batch: None  # called with each batch that has begun, in order
-        self.on_leadership: list[Callable[[], None]] = []  # called when this node begins or ceases to lead
-        self.on_lost: Callable[[str], None] = lambda reason: None  # called when the log no longer has what this node needs
+        self.on_leadership: list[Callable[[], None]] = []  # called when this node begins or stops to lead
+        self.on_lost: Callable[[str], None] = lambda reason: None  # called when the log lacks entries that this node needs
         self._instance = instance
         self._timeout_s = timeout_s
         self._applier = Applier(instance, log, position)
@@ -59,13 +59,13 @@ class Node:
         self._applier.on_result = self._note_result
         self._applying = threading.Lock()
         self._changed = threading.Condition()
-        self._awaited: dict[str, list[Any]] = {}  # identity of an entry of this node -> what came of it, once applied
+        self._awaited: dict[str, list[Any]] = {}  # identity of an entry of this node -> its result, once applied
         self._ends: dict[int, Entry] = {}
         self._begun_before: list[BegunBatch] = []
         self._leader: str | None = None
         self._leads_until = 0.0
         self._own_term = -1
-        self.is_verified = False  # the log was seen to be that of this data folder
+        self.is_verified = False  # the log belongs to this data folder
         self._stopping = False
         self._fault: str | None = None
         self._stumbled_at, self._stumbled_over = float("-inf"), ""
@@ -73,18 +73,18 @@ class Node:
 
     @property
     def position(self) -> Position:
-        """How far the log is applied here."""
+        """How far this node has applied the log."""
         return self._applier.position
 
     @property
     def fault(self) -> str | None:
-        """Why this node does not follow the log at the moment; None when it does."""
+        """Why this node does not follow the log at the moment; None if it does."""
         return self._fault or (None if self.is_fit() else self._stumbled_over)
 
     # Start and stop
 
     def open(self) -> None:
-        """Take over the writes of the instance. Batches that had begun before the start are told by tell_begun()."""
+        """Take over the writes of the instance. begun_before() returns the batches that had begun before the start."""
         with self._instance.read_instance() as connection:
             self._begun_before = applied_log.begun_batches(connection)
         self._applier.restore(self._begun_before)
@@ -94,22 +94,22 @@ class Node:
         self._instance.outbox.replicate = self._note_delivery
 
     def begun_before(self) -> Sequence[BegunBatch]:
-        """The batches that had begun before the start."""
+        """Return the batches that had begun before the start."""
         return self._begun_before
 
     def start(self) -> None:
-        """Start to follow the log."""
+        """Start following the log."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop to follow the log; waits for what is being applied."""
+        """Stop following the log; waits until the current entries are applied."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
         if self._thread.ident is not None:
             self._thread.join()
 
-    # What is accepted
+    # Accepted writes
 
     def _enqueue(self, draft: Task) -> Task:
         path = None if draft.payload is None else self._instance.queue.payload_folder / draft.payload
@@ -119,7 +119,7 @@ class Node:
             return task
         except Unavailable as failure:
             if path is not None:
-                with self._applying:  # if it has been written after all, it is applied from the pieces in the log
+                with self._applying:  # if the entry was written after all, applying it takes the pieces in the log
                     path.unlink(missing_ok=True)
             raise _unavailable(failure) from None
 
@@ -134,11 +134,11 @@ class Node:
             try:
                 self._submit({"kind": "delivered", "webhook": webhook, "batch": batch_uid})
                 return
-            except Unavailable:  # if this node dies before it could note it, its successor delivers it again
+            except Unavailable:  # if this node dies before it is noted, its successor delivers the notice again
                 self._pause()
 
     def _submit(self, entry: Entry) -> Any:
-        """Append an entry and apply the log up to it; what came of it. Raises Unavailable."""
+        """Append an entry, apply the log up to it, and return its result. Raises Unavailable."""
         if not self.is_verified:
             raise Unavailable("this node does not know at the moment whether the log is its own")
         identity = uuids.uuid4().hex
@@ -152,7 +152,7 @@ class Node:
         return result[0]
 
     def _append(self, identity: str, entry: Entry, until: float) -> tuple[int, bytes]:
-        """The number of the entry, and its bytes."""
+        """Append an entry; return its number and its bytes."""
         while True:
             try:
                 body = entries.encode(self.log, identity, entry)
@@ -163,7 +163,7 @@ class Node:
                 time.sleep(RETRY_S)
 
     def _apply_up_to(self, number: int, body: bytes, until: float) -> None:
-        """Apply the log up to an entry of this node, which need not be read again when nothing came before it."""
+        """Apply the log up to an entry of this node, without reading it again if no other entry came before it."""
         while self.position.applied < number:
             if self._applying.acquire(timeout=max(0.0, until - time.monotonic())):
                 try:
@@ -180,7 +180,7 @@ class Node:
                     raise Unavailable("the log has taken it, but this node has not applied it yet")
                 time.sleep(LOOK_S)
 
-    # What is applied
+    # Applying the log
 
     def _follow(self) -> None:
         while not self._stopping:
@@ -201,7 +201,7 @@ class Node:
                 self._pause()
 
     def _apply(self, found: Sequence[tuple[int, bytes]]) -> None:
-        """Apply entries, but for those that are applied already. Under `_applying`."""
+        """Apply entries, except those already applied. The caller holds `_applying`."""
         fresh = [(number, entries.decode(self.log, body)) for number, body in found if number > self.position.applied]
         if not fresh:
             return
@@ -223,31 +223,31 @@ class Node:
             self._changed.wait_for(lambda: self._stopping, RETRY_S)
 
     def wait_for(self, is_met: Callable[[], bool], within_s: float) -> bool:
-        """Wait until a condition that follows from the log is met; False when it is not in time."""
+        """Wait until a condition that depends on the log is met. Returns False if it is not met in time."""
         with self._changed:
             return self._changed.wait_for(lambda: self._stopping or is_met(), within_s) and is_met()
 
     def stumbled(self, reason: str) -> None:
-        """A batch could not be finished here, such as for a full disk: another node should lead for a while."""
+        """Note that this node could not finish a batch, for example on a full disk: another node should lead for a while."""
         self._stumbled_at, self._stumbled_over = time.monotonic(), reason
 
     def is_fit(self) -> bool:
-        """Could this node lead?"""
+        """Return whether this node is able to lead."""
         return self._fault is None and time.monotonic() - self._stumbled_at > UNFIT_S
 
     # Leading
 
     @property
     def leader(self) -> str | None:
-        """The name of the node that took the lease last, as far as the log is applied here."""
+        """The name of the node that took the lease last, as far as this node has applied the log."""
         return self._leader
 
     def is_leading(self) -> bool:
-        """Does this node hold the lease, and has it applied all that its predecessors wrote?"""
+        """Return whether this node holds the lease, and has applied all entries of its predecessors."""
         return self._own_term == self.position.term and time.monotonic() < self._leads_until
 
     def lead(self, term: int, until: float) -> None:
-        """Begin to lead with a new term; it holds until a moment of the monotonic clock. Raises Unavailable."""
+        """Begin to lead with a new term. until: monotonic time at which the lease ends. Raises Unavailable."""
         self._leads_until = until
         if self._submit({"kind": "term", "term": term, "node": self.name}):
             self._own_term = term
@@ -255,7 +255,7 @@ class Node:
             self._tell_leadership()
 
     def renew(self, until: float) -> None:
-        """Go on leading until a later moment; in the past: cease."""
+        """Extend the lease. until: monotonic time; a past time stops leading."""
         led = self.is_leading()
         self._leads_until = until
         if led != self.is_leading():
@@ -266,7 +266,7 @@ class Node:
             tell()
 
     def begin(self, tasks: Iterable[Task], shape: str, strategy: str) -> bool:
-        """As the leader: have a batch run by all. False when the log could not be written, or another node leads."""
+        """As the leader, have all nodes run a batch. Returns False if the log refused the entry, or another node leads."""
         try:
             return bool(self._submit({"kind": "begin", "term": self._own_term, "shape": shape, "strategy": strategy,
                                       "tasks": applied_log.ranges(task.uid for task in tasks)}))
@@ -276,7 +276,7 @@ class Node:
             return False
 
     def sealed(self, batch_uid: int, outcome: Callable[[], Mapping[str, Any]]) -> Entry:
-        """The end of a batch as the log has it; while this node leads, it is what `outcome` returns. Waits for it.
+        """Wait for the end of a batch in the log and return it; while this node leads, it writes the result of `outcome`.
 
         Raises ClusterStopped.
         """
@@ -297,7 +297,7 @@ class Node:
                 self._pause()
 
     def end_unless_leading(self, batch_uid: int) -> Entry | None:
-        """The end of a batch, once the log has it; None as soon as this node leads. Raises ClusterStopped."""
+        """Wait for the end of a batch in the log and return it; None as soon as this node leads. Raises ClusterStopped."""
         while not self._stopping:
             if (end := self._ends.get(batch_uid)) is not None or self.is_leading():
                 return end
@@ -305,7 +305,7 @@ class Node:
         raise ClusterStopped
 
     def share_file(self, path: Path) -> dict[str, Any]:
-        """Put a file into the log, and among the payloads of this node; the member `payload` of an entry. Raises OSError."""
+        """Put a file into the log and the payloads of this node; return the member `payload` for an entry. Raises OSError."""
         shared = self._instance.queue.payload_folder / f"answers-{uuids.uuid4().hex}"
         shutil.copyfile(path, shared)
         try:
@@ -314,7 +314,7 @@ class Node:
             raise OSError(f"the log could not be written: {failure}") from None
 
     def take_file(self, payload: dict[str, Any], path: Path) -> None:
-        """Put the file that an entry has into its place. Raises OSError."""
+        """Move the payload of an entry to `path`. Raises OSError."""
         try:
             self._applier.fetch(payload)
         except (Unavailable, MissingPiece, Damaged) as failure:
@@ -322,10 +322,10 @@ class Node:
         (self._instance.queue.payload_folder / payload["name"]).replace(path)
 
     def ended(self, batch_uid: int, tasks: Iterable[int]) -> None:
-        """A batch has ended here, durably."""
+        """Note that a batch has ended on this node, durably."""
         self._applier.forget(tasks)
         end = self._ends.pop(batch_uid, None)
-        if end and end.get("payload"):  # answers of embedders: all that needed them have them
+        if end and end.get("payload"):  # responses of embedders, which this batch alone needed
             (self._instance.queue.payload_folder / end["payload"]["name"]).unlink(missing_ok=True)
         with self._changed:
             self._changed.notify_all()

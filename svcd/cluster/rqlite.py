@@ -1,9 +1,9 @@
-"""A replicated log in the tables of an rqlite cluster: a call is one HTTP request, repeated at the next server when one fails.
+"""A replicated log in the tables of an rqlite cluster: a call is one HTTP request, repeated at the next server after a failure.
 
-All statements may be repeated: a request whose answer was lost, and which took effect, has the same result the second time.
-Numbers come from AUTOINCREMENT, so that they also grow after all entries have been trimmed.
+Statements are idempotent: if a request took effect but its reply was lost, repeating it gives the same result. Numbers come
+from AUTOINCREMENT, so that they continue to grow after all entries have been trimmed.
 
-Threads: any; each request takes an idle connection, or makes one.
+Threads: any thread may call; each request takes an idle connection, or opens one.
 """
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from svcd.validation.answers import MISFITS, shortened
 
 T = TypeVar("T")
 
-# An attempt without an answer in this time is repeated at the next server: the first may have stopped, or have passed the request
-# on to a leader that has stopped. When all have failed, they are slow, and get twice the time.
+# After this time without a reply, the next server gets the request: the first server may have stopped, or have forwarded the
+# request to a leader that has stopped. When all servers were too slow, they get twice the time.
 _ATTEMPT_S = 0.7
 _SLOWEST = 1_000_000  # bytes/s at which the time of the first attempt suffices for its request
 _PAUSE_S = 0.05  # after all servers have failed
 _NO_ANSWER = "not an answer of rqlite"
 _IDLE_CONNECTIONS = 8  # kept for each server
-# How often a waiting read() asks: at once after something was appended here, often when entries came a moment ago.
+# How often a waiting read() asks: at once after this node has appended an entry, often when entries came a moment ago.
 _BUSY_POLL_S, _QUIET_POLL_S, _BUSY_FOR_S = 0.010, 0.100, 1.0
 _MOST_READ_BYTES = 8_000_000
-_MOST_REPLY_BYTES = 64 << 20  # many times what is asked for
-_TRIMMED_AT_ONCE = 10_000  # entries: all servers stop for as long as a statement runs
-# Trimmed entries leave their identity for a while, because an append may be repeated after others have applied and trimmed it.
+_MOST_REPLY_BYTES = 64 << 20  # many times the largest expected reply
+_TRIMMED_AT_ONCE = 10_000  # entries: all servers stop while a statement runs
+# A trimmed entry keeps its identity for a while, because a node may repeat an append after others have applied and trimmed it.
 _KEPT_IDENTITIES = 10_000
 # Below 2**53, so that no JSON reader rounds it.
 _REVISION_BITS = 52
@@ -83,13 +83,10 @@ _REVISION = "SELECT revision FROM {name}_records WHERE key = ?"
 
 Statement = Sequence[Any]  # SQL, then its parameters
 Row = list[Any]
-# How fresh a query is. weak: what the leader has applied, as long as it believes that it leads. linearizable: it asks a majority
-# whether it does (versions that do not know the word read it as weak). strong: the query goes through the Raft log.
+# How fresh a query is. weak: the state of a server that believes it leads. linearizable: that server asks a majority whether it
+# leads (versions that do not know the word use weak). strong: the query goes through the Raft log.
 Level = Literal["weak", "linearizable", "strong"]
-
-
-# What a call makes of the rows of each of its statements.
-Read = Callable[[list[list[Row]]], T]
+Read = Callable[[list[list[Row]]], T]  # turns the rows of each statement into the result of a call
 
 
 class _Reply(NamedTuple):
@@ -98,17 +95,17 @@ class _Reply(NamedTuple):
 
 
 class _Failed(Exception):
-    """An attempt failed; another one may succeed. str(): the reason."""
+    """An attempt failed; the next may succeed. str(): the reason."""
 
 
 class RqliteLog:
-    """The Log in rqlite; see there for its methods."""
+    """The Log in rqlite; svcd.cluster.log.Log documents the methods."""
 
     def __init__(self, address: Address, timeout_s: float) -> None:
         self._address = address
         self._timeout_s = timeout_s
         self._servers = [_Server(host, port, address) for host, port in address.servers]
-        self._current = 0  # the server that answered last
+        self._current = 0  # the server that replied last
         self._closed = threading.Event()
         self._appended = threading.Condition()
         self._appends = 0  # guarded by _appended
@@ -144,7 +141,7 @@ class RqliteLog:
             self._rest(appends, _BUSY_POLL_S if now < self._busy_until else _QUIET_POLL_S, deadline)
 
     def _rest(self, appends: int, pause_s: float, deadline: float) -> None:
-        """Wait before the next look. Who appends knows that entry, but what follows from it may come soon."""
+        """Wait before the next query. After an append of this node other entries may follow soon."""
         with self._appended:
             if not self._appended.wait_for(lambda: self._appends != appends, min(pause_s, deadline - time.monotonic())):
                 return
@@ -170,7 +167,7 @@ class RqliteLog:
         self._request(len, [_PUT_PIECE, payload, place, _text(piece)])
 
     def get_piece(self, payload: str, place: int) -> bytes:
-        # A new leader may not yet have applied what its predecessor had acknowledged.
+        # A new leader may not have applied yet all that its predecessor acknowledged.
         levels: tuple[Level, ...] = ("weak", "strong")
         for level in levels:
             found = self._query(level, lambda rows: [_content(piece) for piece, in rows[0]], [_GET_PIECE, payload, place])
@@ -192,9 +189,9 @@ class RqliteLog:
     def compare_and_set(self, key: str, value: bytes | None, revision: int) -> int | None:
         check_key(key)
         check_size(value or b"", MOST_ENTRY_BYTES)
-        # Made here, so that a repeated request recognizes its own change.
+        # Chosen before the request, so that a repeated request recognizes its own change.
         new = 1 + secrets.randbits(_REVISION_BITS)
-        if value is None:  # when its answer was lost, a repeated deletion finds that the record has changed
+        if value is None:  # if the reply was lost, the repeated deletion finds that the record has changed
             held = self._request(lambda rows: [int(each) for each, in rows[0]], [_REVISION, key], [_DELETE, key, revision])
             return new if held == [revision] else None
         if revision:
@@ -215,16 +212,16 @@ class RqliteLog:
             server.close()
 
     def _request(self, read: Read[T], *statements: Statement) -> T:
-        """Run statements in one transaction, which a majority has written when this returns; what read() makes of their rows."""
+        """Run statements in a transaction that a majority has written on return; return read() of their rows."""
         return self._repeated("/db/request?transaction", read, statements)
 
     def _query(self, level: Level, read: Read[T], *statements: Statement) -> T:
         return self._repeated(f"/db/query?level={level}", read, statements)
 
     def _repeated(self, path: str, read: Read[T], statements: Sequence[Statement]) -> T:
-        """What read() makes of the rows of each statement, from the first server that can give them. Raises Unavailable.
+        """Return read() of the rows of each statement, from the first server that gives them. Raises Unavailable.
 
-        read: raises any of MISFITS for rows of another shape, which another server may do better.
+        read: raises any of MISFITS for rows of a wrong shape; the next server may do better.
         """
         name = self._address.name
         content = json.dumps([[sql.replace("{name}", name), *parameters] for sql, *parameters in statements]).encode()
@@ -254,7 +251,7 @@ class RqliteLog:
             if time.monotonic() - began >= attempt_s:
                 late += 1
                 attempt_s *= 2 if late % len(self._servers) == 0 else 1
-            if self._current == current:  # no other thread has found a better one
+            if self._current == current:  # no other thread has found a better server
                 self._current = (current + 1) % len(self._servers)
             if failures % len(self._servers) == 0:
                 self._closed.wait(_PAUSE_S)
@@ -265,10 +262,10 @@ class RqliteLog:
         try:
             self._rows(server.post("/db/request?transaction", content, within_s))
         except _Failed:
-            pass  # the request that wanted them is repeated, and fails by itself
+            pass  # the caller repeats its request, which then fails
 
     def _rows(self, reply: _Reply) -> list[list[Row]]:
-        """The rows of each statement. Raises _Failed, _MissingTables, and Unavailable for what no other server would grant."""
+        """Return the rows of each statement. Raises _Failed, _MissingTables, and Unavailable for refused credentials."""
         if reply.status in (401, 403):
             raise Unavailable(f"{self._address}: the credentials were refused")
         if reply.status != 200:
@@ -287,13 +284,13 @@ class RqliteLog:
 
 
 class _MissingTables(_Failed):
-    """The tables of the log have not been made."""
+    """The tables of the log do not exist yet."""
 
     reason = "no tables"
 
 
 class _Server:
-    """One server, with its idle connections."""
+    """A server, with its idle connections."""
 
     def __init__(self, host: str, port: int, address: Address) -> None:
         self._host = host
@@ -310,7 +307,7 @@ class _Server:
         return f"{self._host}:{self._port}"
 
     def post(self, path: str, content: bytes, within_s: float) -> _Reply:
-        """The reply to a request. Raises _Failed: none within this time, or a connection that broke."""
+        """Return the reply to a request. Raises _Failed when none came in time, or the connection broke."""
         with self._lock:
             connection = self._idle.pop() if self._idle else None
         if connection is not None:
@@ -319,9 +316,11 @@ class _Server:
             except TimeoutError:
                 raise _Failed("no answer in time") from None
             except (OSError, http.client.HTTPException, ValueError):
-                self.close()  # the server has ended since then, and the other connections with it
+                self.close()  # the server was restarted since then, and the other connections broke too
         try:
-            return self._exchanged(self._connection(within_s), path, content, within_s)
+            connection = http.client.HTTPConnection(self._host, self._port) if self._tls is None \
+                else http.client.HTTPSConnection(self._host, self._port, context=self._tls)
+            return self._exchanged(connection, path, content, within_s)
         except TimeoutError:
             raise _Failed("no answer in time") from None
         except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a chunk of a negative size
@@ -334,17 +333,12 @@ class _Server:
         for each in closed:
             each.close()
 
-    def _connection(self, within_s: float) -> http.client.HTTPConnection:
-        if self._tls is not None:
-            return http.client.HTTPSConnection(self._host, self._port, timeout=within_s, context=self._tls)
-        return http.client.HTTPConnection(self._host, self._port, timeout=within_s)
-
     def _exchanged(self, connection: http.client.HTTPConnection, path: str, content: bytes, within_s: float) -> _Reply:
         connection.timeout = within_s
         if connection.sock is not None:
             connection.sock.settimeout(within_s)
         try:
-            # The server gives up by then as well when it passes the request on.
+            # With this parameter a server that forwards the request gives up at the same time.
             connection.request("POST", f"{path}&timeout={max(1, round(within_s * 1000))}ms", content, self._headers)
             response = connection.getresponse()
             reply = _Reply(response.status, response.read(_MOST_REPLY_BYTES))
@@ -362,7 +356,7 @@ class _Server:
 
 
 def _number(rows: list[Row]) -> int:
-    """The number that is all of a result. Raises one of MISFITS, also beyond the numbers of entries: a loop would not end."""
+    """Return the number in a result of one value. Raises one of MISFITS, also for numbers out of range: loops would not end."""
     number = int(rows[0][0])
     if not 0 <= number < 1 << 63:
         raise ValueError
@@ -374,7 +368,7 @@ def _content(text: str) -> bytes:
 
 
 def _entries(rows: list[list[Row]]) -> tuple[int, list[tuple[int, bytes]]]:
-    """(the number up to which entries have been trimmed, numbers and bodies of others)."""
+    """Return (number up to which entries have been trimmed, numbers and bodies of the others)."""
     return _number(rows[0]), [(int(number), _content(body)) for number, body in rows[1]]
 
 

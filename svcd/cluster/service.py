@@ -1,4 +1,4 @@
-"""A node with all its parts, from the start of the daemon to its stop, and what it tells of the cluster."""
+"""A node with all its parts, from the start of the daemon to its stop, and the status of the cluster that it reports."""
 from __future__ import annotations
 
 import sqlite3
@@ -12,7 +12,8 @@ from svcd.base import logs
 from svcd.base.errors import ApiError
 from svcd.cluster import copying, joining
 from svcd.cluster.content_hash import PAUSE_S, ContentHashes
-from svcd.cluster.log import Log, Unavailable, open_log
+from svcd.cluster.log import Log, Unavailable
+from svcd.cluster.log_address import open_log
 from svcd.cluster.members import Member, Members
 from svcd.cluster.node import RETRY_AFTER_S, Node
 from svcd.instance.applied_log import Position
@@ -24,7 +25,7 @@ _RETRY = (("Retry-After", str(RETRY_AFTER_S)),)
 
 
 class ClusterService:
-    """The part of the daemon that takes part in a cluster. Made by joined(), given the instance by open()."""
+    """The cluster part of the daemon. joined() creates it; open() gives it the instance."""
 
     def __init__(self, log: Log, position: Position, name: str, url: str) -> None:
         self._log = log
@@ -34,9 +35,9 @@ class ClusterService:
         self._hashing = threading.Thread(target=self._hash, name="svcd-hashes")
 
     def open(self, instance: Instance, on_lost: Callable[[str], None], default_keys: Callable[[], None]) -> Node:
-        """Take over the writes of the instance. on_lost: called when the node has to be started again, to get a copy.
+        """Take over the writes of the instance. on_lost: called when the node has to restart, to copy another node's data.
 
-        default_keys: makes the first keys of a new cluster; called when this node leads.
+        default_keys: creates the first keys of a new cluster; called when this node leads.
         """
         self._instance = instance
         copying.remove_leftovers(instance.path)
@@ -49,13 +50,13 @@ class ClusterService:
         return self.node
 
     def start(self) -> None:
-        """Start to follow the log, and to stand for the lease."""
+        """Start following the log, and competing for the lease."""
         self.node.start()
         self._members.start()
         self._hashing.start()
 
     def stop_following(self) -> None:
-        """Stop before the runner does: a batch that waits for the log does not end otherwise."""
+        """Stop following the log; must come before the runner stops, because its batch may wait for the log."""
         self._stopping.set()
         self._members.stop()
         self.node.stop()
@@ -78,15 +79,15 @@ class ClusterService:
             except (ApiError, sqlite3.Error) as failure:
                 logs.debug("the hashes of the cluster are computed later", reason=str(failure))
 
-    # What it tells
+    # Status
 
     def summary(self) -> Mapping[str, Any]:
-        """The member `cluster` of /health."""
+        """Return the member `cluster` of /health."""
         return {"node": self._name, "leader": self._leader(), "hasQuorum": self._members.has_quorum(),
                 "isDraining": self._members.is_draining}
 
     def status(self) -> Mapping[str, Any]:
-        """All that this node knows: itself, the leader, and every node with its lag and its hashes."""
+        """Return the state of this node, the leader, and every node with its lag and its hashes."""
         position = self.node.position
         members = self._members.all()
         last = max([position.applied, *(member.applied for member in members)])
@@ -106,7 +107,7 @@ class ClusterService:
         return self._name if self.node.is_leading() else self._members.leader()
 
     def copy(self) -> Generator[bytes]:
-        """A snapshot of this node, in pieces. Raises ApiError."""
+        """Return a snapshot of this node, in pieces. Raises ApiError."""
         with ExitStack() as stack:
             try:
                 file = stack.enter_context(copying.copy_of(self._instance))
@@ -121,15 +122,15 @@ class ClusterService:
                     yield piece
 
         made = pieces()
-        next(made)  # begun: so that it removes the copy even if nothing of it is read
+        next(made)  # so that close() removes the copy even if nobody reads it
         return made
 
     def drain(self, is_draining: bool) -> None:
-        """Leave it to others to lead, before this node is stopped; False: take part again."""
+        """Leave leading to other nodes before this one stops; False: compete for the lease again."""
         self._members.is_draining = is_draining
 
     def remove(self, name: str) -> None:
-        """Forget a node. Raises ApiError."""
+        """Remove a node from the cluster. Raises ApiError."""
         if name == self._name:
             raise ApiError("bad_request", f"Node `{name}` is this one: ask another node to forget it, after it was stopped.")
         try:
@@ -140,7 +141,7 @@ class ClusterService:
 
 
 def joined(address: str, folder: Path, name: str, url: str, master_key: str, unpack: joining.Unpack) -> ClusterService:
-    """Join the cluster whose log is at an address, with a data folder that is not open. Raises CannotJoin, Unavailable."""
+    """Join the cluster with the log at `address`; the data folder must not be open. Raises CannotJoin, Unavailable."""
     log = open_log(address, TIMEOUT_S)
     try:
         return ClusterService(log, joining.join(log, folder, name, master_key, unpack), name, url)

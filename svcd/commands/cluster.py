@@ -223,7 +223,8 @@ def join(context: click.Context, is_json: bool) -> int:
     if config.cluster is None:
         raise CommandFailed("the configuration has no --cluster: svcd --cluster URL --node-name NAME cluster join", MISUSED)
     from svcd.cluster import joining
-    from svcd.cluster.log import Unavailable, open_log
+    from svcd.cluster.log import Unavailable
+    from svcd.cluster.log_address import open_log
     from svcd.cluster.service import TIMEOUT_S
     from svcd.tasks.archive_import import import_snapshot
 
