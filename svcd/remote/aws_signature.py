@@ -1,4 +1,4 @@
-"""AWS signature version 4 in the query of a URL, as S3 takes it: only the header `Host` is signed, and not the body.
+"""AWS signature version 4 in the query of a URL, as S3 accepts it: signs only the header `Host`, and not the body.
 
 Pure functions. Source: "Authenticating Requests: Using Query Parameters" in the API reference of S3, whose example is a test.
 """
@@ -17,7 +17,7 @@ _UNRESERVED = "-_.~"
 
 
 class Credentials(NamedTuple):
-    """Who signs. session_token: of a role that was assumed, None for a key that lasts."""
+    """The keys to sign with. session_token: token of an assumed role; None for a permanent key."""
 
     access_key: str
     secret_key: str
@@ -26,7 +26,7 @@ class Credentials(NamedTuple):
 
 def signed_url(method: str, url: str, query: Mapping[str, str], credentials: Credentials, region: str, expires_s: int,
                moment: float) -> str:
-    """A URL that is valid for `expires_s` seconds from a moment on (seconds since 1970).
+    """Return a URL that is valid for `expires_s` seconds from `moment` (seconds since 1970).
 
     url: without query, its path percent-encoded. query: parameters, not encoded.
     """

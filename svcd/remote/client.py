@@ -1,11 +1,11 @@
 """HTTP requests to other hosts, over connections made by the guard.
 
-post() reads nothing of a response but its status, exchange() reads all of it, stream() gives it as it comes. Redirects and
-proxies of the environment are followed by those who ask for it.
-Import it late, when there is something to send: it loads urllib and OpenSSL. See docs/tasks-and-batches.md#outgoing-calls.
+post() reads only the status of a response, exchange() reads all of it, stream() gives it as it comes. Callers opt in to redirects
+and to the proxies of the environment.
+Import it late, with the first request to send: it loads urllib and OpenSSL. See docs/tasks-and-batches.md#outgoing-calls.
 
-Threads: any number may call at once. `_lock` guards `_context` and `_calls`, the calls in progress, which abort() ends. One
-timer per call ends it at its deadline, where it has one.
+Threads: any number may call at once. `_lock` guards `_context` and `_calls`, the calls in progress, which abort() ends. A timer
+per call ends it at its deadline, if it has one.
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from svcd.remote import Failure, Undelivered
 from svcd.remote.guard import ForbiddenAddress, Guard
 
 TIMEOUT_S = 30.0
-# The deadline of a call grows by a second per so many bytes of the body: enough for slow networks, not for slow attacks.
+# The deadline of post() grows by a second for each BYTES_PER_S bytes of the body: enough for slow networks, not for slow attacks.
 BYTES_PER_S = 16 << 10
 _USER_AGENT = f"svcd/{__version__}"
 # Headers that users may not set: with a wrong length the receiver would read the rest as another request.
@@ -39,14 +39,11 @@ _BEGIN = re.compile(r"^(https?):[/\\]*", re.IGNORECASE)
 _PLACE = re.compile(r"^[^?#]*")
 _KEPT_IN_PATHS = "%/:=&?~+!$,;'@()*[]|"
 _LONGEST_REASON = 300
-# Redirects that turn a request into a GET without body, and those that repeat it (RFC 9110, 15.4).
+# Redirects that turn a request into a GET without body, and redirects that repeat it (RFC 9110, 15.4).
 _TURNED, _REPEATED = frozenset((301, 302, 303)), frozenset((307, 308))
-# What a redirect to another host may not carry along.
+# Headers that must not follow a redirect to another host.
 _CREDENTIALS = frozenset(("authorization", "cookie", "api-key"))
-
-
-# Responses are read in pieces of this size.
-_PIECE = 1 << 16
+_PIECE = 1 << 16  # bytes that one read of a response takes
 
 
 class Answer(NamedTuple):
@@ -58,10 +55,10 @@ class Answer(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A request. body: None for none; `length` is its bytes. redirects: how many are followed, each checked by the guard.
+    """A request. body: None for no body; length: its bytes. redirects: maximum to follow; the guard checks each.
 
-    uses_proxies: is a proxy of HTTP_PROXY, HTTPS_PROXY asked, but for hosts of NO_PROXY? The operator chose it, so the guard
-    lets it be called, and the host of the URL is then resolved by the proxy.
+    uses_proxies: whether to call the proxy of HTTP_PROXY or HTTPS_PROXY, except for hosts in NO_PROXY. The operator chose the
+    proxy, so the guard permits it; the proxy then resolves the host of the URL.
     """
 
     method: str
@@ -82,7 +79,7 @@ class Client:
         self._context: ssl.SSLContext | None = None
         self._lock = threading.Lock()
         self._calls: set[_Call] = set()
-        # Without further handlers there are no proxies, redirects, cookies or passwords.
+        # Without further handlers urllib uses neither proxies, redirects, cookies nor passwords.
         self._opener = OpenerDirector()
         self._opener.addheaders = [("User-Agent", _USER_AGENT)]
         self._opener.add_handler(_Handler())
@@ -90,7 +87,7 @@ class Client:
     def post(self, url: str, headers: Mapping[str, str], body: Iterable[bytes], length: int) -> None:
         """Send a body of `length` bytes. Returns after a status 2xx, else raises Undelivered.
 
-        Exceptions of the iterator `body` are passed through.
+        Exceptions of the iterator `body` pass through.
         """
         request = Sent("POST", url, headers, body, length)
         with self._call(self._timeout_s + length / BYTES_PER_S) as call, _as_undelivered(call):
@@ -104,9 +101,9 @@ class Client:
         self, url: str, headers: Mapping[str, str], body: bytes | None, within_s: float, most_bytes: int, *,
         method: str = "POST", redirects: int = 0, proxies: bool = False,
     ) -> Answer:
-        """Send a request and return the whole response, whatever its status, within so many seconds.
+        """Send a request and return the whole response, with any status, within `within_s` seconds.
 
-        redirects, proxies: see Sent. Raises Undelivered, also when the response ends early or is longer than `most_bytes`.
+        redirects, proxies: see Sent. Raises Undelivered, also if the response ends early or is longer than `most_bytes`.
         """
         request = _sent(method, url, headers, body, redirects, proxies)
         with self._call(within_s) as call, _as_undelivered(call), self._response(call, request) as answer:
@@ -126,9 +123,9 @@ class Client:
         self, url: str, headers: Mapping[str, str], body: bytes | None, *, method: str = "POST", redirects: int = 0,
         proxies: bool = False, connect_s: float = TIMEOUT_S, begun: Callable[[Callable[[], None]], None] = lambda abort: None,
     ) -> Iterator[Incoming]:
-        """Send a request; the response can be read within the context, without a time limit once the host is connected.
+        """Send a request; the context reads the response, without a time limit after the connection is made.
 
-        begun: gets, before the host is connected, a function that ends the call from any thread. Leaving the context closes the
+        begun: called before connecting, with a function that ends the call from any thread. Leaving the context closes the
         connection. Raises Undelivered; errors of the context's own code pass through.
         """
         request = _sent(method, url, headers, body, redirects, proxies)
@@ -140,13 +137,13 @@ class Client:
                 yield Incoming(call, answer)
 
     def _response(self, call: _Call, request: Sent) -> http.client.HTTPResponse:
-        """Send a request and those that redirects ask for. Returns the open response."""
+        """Send a request, follow its redirects, and return the open response."""
         left = request.redirects
         while True:
             answer: http.client.HTTPResponse = self._opener.open(_Request(call, request), timeout=call.connect_s)
             try:
                 moved = _redirected(request, answer)
-            except BaseException:  # a place that cannot be read
+            except BaseException:  # an invalid Location
                 answer.close()
                 raise
             if moved is None or not request.redirects:
@@ -158,22 +155,27 @@ class Client:
 
     @contextmanager
     def _call(self, within_s: float | None, connect_s: float | None = None) -> Iterator[_Call]:
-        """A call that ends after so many seconds; None: when it is aborted."""
+        """Yield a call that is aborted after `within_s` seconds; None: no deadline."""
         connect_s = self._timeout_s if connect_s is None else connect_s
         if within_s is not None:
             connect_s = min(connect_s, within_s)
         call = _Call(self._guard, connect_s, None if within_s is None else connect_s, self._tls_context)
+        timer = None if within_s is None else threading.Timer(within_s, call.abort)
         with self._lock:
             self._calls.add(call)
         try:
-            with _deadline(call, within_s):
-                yield call
+            if timer is not None:
+                timer.daemon = True
+                timer.start()
+            yield call
         finally:
+            if timer is not None:
+                timer.cancel()
             with self._lock:
                 self._calls.discard(call)
 
     def _tls_context(self) -> ssl.SSLContext:
-        """The TLS context; made once, because it reads all certificate authorities of the system."""
+        """Return the TLS context, created once, because creating it reads all certificate authorities of the system."""
         with self._lock:
             self._context = self._context or client_context()
             return self._context
@@ -196,7 +198,7 @@ class Incoming:
         self._answer = answer
 
     def read(self, most_bytes: int = _PIECE) -> bytes:
-        """The next bytes, as soon as there are some; none at the end. Raises Undelivered when the response breaks off."""
+        """Return the next bytes as soon as some arrive; b"" at the end. Raises Undelivered if the response breaks off."""
         with _as_undelivered(self._call):
             piece = _read(self._answer.read1, most_bytes)
             if not piece and self._call.is_aborted:
@@ -211,10 +213,10 @@ class Incoming:
 
 
 def _read(read: Callable[[int], bytes], most_bytes: int) -> bytes:
-    """The next bytes of a response."""
+    """Return the next bytes of a response."""
     try:
         return read(most_bytes)
-    except ValueError:  # a chunk of a negative size; not a fault of the URL
+    except ValueError:  # a chunk with a negative size, not a fault of the URL
         raise http.client.IncompleteRead(b"") from None
 
 
@@ -227,7 +229,7 @@ def _headers(answer: http.client.HTTPResponse) -> Mapping[str, str]:
 
 
 def _redirected(request: Sent, answer: http.client.HTTPResponse) -> Sent | None:
-    """The request that a response asks for instead; None when it is no redirect."""
+    """Return the request that a redirect asks for; None for any other response."""
     place = answer.getheader("Location")
     if answer.status not in _TURNED | _REPEATED or place is None:
         return None
@@ -246,25 +248,10 @@ def _origin(url: str) -> tuple[str, str]:
     return parts.scheme, parts.netloc
 
 
-@contextmanager
-def _deadline(call: _Call, within_s: float | None) -> Iterator[None]:
-    """Aborts a call that takes longer."""
-    if within_s is None:
-        yield
-        return
-    timer = threading.Timer(within_s, call.abort)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 class _Call:
     """One request and its connection, which another thread may abort.
 
-    connect_s: how long connecting may take, in seconds; silence_s: how long a read or write may wait, None for ever.
+    connect_s: time limit of connecting; silence_s: time limit of a read or write, None for no limit.
     """
 
     def __init__(self, guard: Guard, connect_s: float, silence_s: float | None, tls_context: Any) -> None:
@@ -276,7 +263,7 @@ class _Call:
         self.is_aborted = False
 
     def connect(self, host: str, port: int, is_proxy: bool = False) -> socket.socket:
-        """Open a plain connection; to a proxy, which the operator chose, without the guard."""
+        """Open a plain connection; bypasses the guard for a proxy, which the operator chose."""
         opened = socket.create_connection((host, port), self.connect_s) if is_proxy \
             else self._guard.connect(host, port, self.connect_s)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # the body follows the head in a packet of its own
@@ -298,7 +285,7 @@ class _Call:
         return wrapped
 
     def expect_answer(self, opened: socket.socket) -> None:
-        """From now on waits are those for an answer."""
+        """Apply the time limit for reads and writes, now that the connection is made."""
         opened.settimeout(self._silence_s)
 
     def _use(self, opened: socket.socket) -> socket.socket:
@@ -319,7 +306,7 @@ class _Call:
 
 
 class _Request(Request):
-    """A request as urllib wants it. is_by_proxy: is the connection one to a proxy?"""
+    """A request for urllib. is_by_proxy: whether it goes to a proxy."""
 
     def __init__(self, call: _Call, sent: Sent) -> None:
         target, own = request_target(sent.url)
@@ -337,7 +324,7 @@ class _Request(Request):
 
 
 def _proxy(target: str) -> tuple[str, dict[str, str]] | None:
-    """(host and port of the proxy that the environment names for a URL, its credentials)."""
+    """Return (host and port of the proxy that the environment names for a URL, its credentials); None without a proxy."""
     parts, proxies = urlsplit(target), getproxies()
     url = proxies.get(parts.scheme) or proxies.get("all")
     if not url or proxy_bypass(parts.netloc):
@@ -390,7 +377,7 @@ def _as_undelivered(call: _Call) -> Iterator[None]:
     """Turn errors of a call into Undelivered."""
     try:
         yield
-    except (OSError, http.client.HTTPException, ValueError) as failure:  # ValueError: of invalid headers; its text contains them
+    except (OSError, http.client.HTTPException, ValueError) as failure:  # ValueError: invalid headers, which its text contains
         cause = failure.reason if isinstance(failure, URLError) else failure
         is_late = call.is_aborted or isinstance(cause, TimeoutError)
         raise Undelivered(
@@ -414,13 +401,13 @@ def _reason(failure: Any) -> str:
         return failure.strerror or str(failure) or type(failure).__name__
     if isinstance(failure, http.client.IncompleteRead):
         return "its answer ends early"
-    return type(failure).__name__  # its text may repeat what was sent
+    return type(failure).__name__  # its text may contain the request
 
 
 def request_target(url: str) -> tuple[str, dict[str, str]]:
-    """The URL to request, in ASCII, and the Authorization header for its user and password, if any.
+    """Return the URL to request, in ASCII, and the Authorization header for its user and password, if any.
 
-    Raises Undelivered when it is not an HTTP URL.
+    Raises Undelivered if it is not an HTTP URL.
     """
     if not _BEGIN.match(url.strip()):
         raise Undelivered("its URL begins with neither http: nor https:", is_final=True, kind=Failure.URL)
@@ -434,11 +421,8 @@ def request_target(url: str) -> tuple[str, dict[str, str]]:
         raise Undelivered("its URL names no host", is_final=True, kind=Failure.URL)
     place += f":{port}" if port is not None else ""
     query = f"?{quote(parts.query, _KEPT_IN_PATHS)}" if parts.query else ""
-    return f"{parts.scheme}://{place}{quote(parts.path, _KEPT_IN_PATHS) or '/'}{query}", _credentials(parts)
-
-
-def _credentials(parts: Any) -> dict[str, str]:
-    if parts.username is None:
-        return {}
-    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    credentials = {}
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        credentials = {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    return f"{parts.scheme}://{place}{quote(parts.path, _KEPT_IN_PATHS) or '/'}{query}", credentials

@@ -1,9 +1,9 @@
 """Restricts calls to other hosts to global addresses and to networks that the operator allows (against SSRF).
 
-Who may register a webhook, remote or embedder names a host that svcd calls from inside the network. Without a guard that
-reaches routers, neighbours, and the secrets that clouds serve at metadata addresses. The name is resolved once, and the socket
-is connected to the address that was checked, so a name that resolves differently the next time (DNS rebinding) gains
-nothing. Every outgoing connection is made by Guard.connect(). Source: the IANA registries of special-purpose addresses.
+A client that may register a webhook, remote or embedder names a host that svcd calls from inside the network. Without a guard
+such calls reach routers, neighbours, and the secrets that clouds serve at metadata addresses. The guard resolves a name once, and
+connects to the address that it has checked, so a name that resolves differently the next time (DNS rebinding) gains nothing.
+Guard.connect() makes every outgoing connection. Source: the IANA registries of special-purpose addresses.
 """
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ _SPECIAL: tuple[tuple[Network, str], ...] = tuple((ip_network(cidr), what) for c
     ("3fff::/20", "an address for examples"),
 ))
 _GLOBAL_IPV6 = ip_network("2000::/3")
-# IPv6 prefixes whose last 32 bits are an IPv4 address: mapped by the system (::ffff) or a gateway (64:ff9b, NAT64).
+# IPv6 prefixes whose last 32 bits are an IPv4 address, mapped by the system (::ffff) or a gateway (64:ff9b, NAT64).
 _EMBEDDING = (ip_network("::ffff:0:0/96"), ip_network("64:ff9b::/96"))
-# All that inet_aton accepts as an address: one to four decimal, octal or hexadecimal numbers.
+# Every form that inet_aton accepts as an address: one to four decimal, octal or hexadecimal numbers.
 _NUMERIC = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)(?:\.(?:0[xX][0-9A-Fa-f]*|[0-9]+)){0,3}\.?", re.ASCII)
 
 
 class ForbiddenAddress(OSError):
-    """The host may not be called. str(): the address, its kind, and the option that would allow it.
+    """svcd may not call the host. str(): the address, its kind, and the option that would allow it.
 
-    is_literal: did the caller name the address itself, not a host that has it?
+    is_literal: whether the caller named the address itself, not a host with it.
     """
 
     def __init__(self, reason: str, is_literal: bool) -> None:
@@ -77,9 +77,9 @@ class ForbiddenAddress(OSError):
 
 
 def parse_networks(text: str) -> tuple[Network, ...]:
-    """A comma-separated list of CIDR networks, or `any`; an empty text gives none.
+    """Parse a comma-separated list of CIDR networks, or `any`; an empty text gives an empty tuple.
 
-    Raises ValueError with what would be right.
+    Raises ValueError, which says the right form.
     """
     if not text.strip():
         return ()
@@ -96,16 +96,19 @@ def _network(cidr: str) -> Network:
     try:
         right = f"host bits are set in `{cidr}`: write {ip_network(cidr, strict=False)}"
     except ValueError:
-        right = f"`{cidr}` is none: write a comma list of networks as 10.0.0.0/8 or fd00::/8, or any"
+        right = f"`{cidr}` is not a network: write a comma list of networks as 10.0.0.0/8 or fd00::/8, or any"
     raise ValueError(f"is not a list of networks; {right}")
 
 
 def blocked_kind(address: Address, allowed: Sequence[Network] = ()) -> str | None:
-    """Why an address is blocked: its kind; None when it may be reached.
+    """Return why an address is blocked: its kind; None if svcd may call it.
 
-    allowed: networks that may be reached whatever their kind.
+    allowed: networks that svcd may call, of any kind.
     """
-    address = _effective_address(address)
+    if address.version == 6:
+        address = IPv6Address(int(address))  # without scope
+        if any(address in network for network in _EMBEDDING):
+            address = IPv4Address(int(address) & 0xFFFFFFFF)
     if any(address in network for network in allowed):
         return None
     for network, what in _SPECIAL:
@@ -116,18 +119,8 @@ def blocked_kind(address: Address, allowed: Sequence[Network] = ()) -> str | Non
     return None
 
 
-def _effective_address(address: Address) -> Address:
-    """The address without scope, or the IPv4 address embedded in it."""
-    if address.version == 4:
-        return address
-    plain = IPv6Address(int(address))
-    if any(plain in network for network in _EMBEDDING):
-        return IPv4Address(int(plain) & 0xFFFFFFFF)
-    return plain
-
-
 def literal_address(host: str) -> Address | None:
-    """The address that a host denotes literally, in any notation that resolvers accept; None for a name."""
+    """Return the address that a host denotes literally, in any notation that resolvers accept; None for a name."""
     try:
         return ip_address(host.strip("[]"))
     except ValueError:
@@ -144,8 +137,8 @@ def literal_address(host: str) -> Address | None:
 class Guard:
     """Opens connections to permitted addresses.
 
-    allowed: networks that may be reached though they are not global. resolve: getaddrinfo or a replacement; open_socket:
-    creates sockets. Both are replaced in tests.
+    allowed: networks that svcd may call though they are not global. resolve: getaddrinfo; open_socket: creates sockets. Tests
+    replace both.
     """
 
     allowed: Sequence[Network] = ()
@@ -170,22 +163,19 @@ class Guard:
         raise failure or TimeoutError("timed out")
 
     def _permitted(self, host: str, port: int) -> Sequence[Address]:
-        addresses = self._addresses(host, port)
+        literal = literal_address(host)
+        if literal is None:
+            rows = self.resolve(host, port, type=socket.SOCK_STREAM)
+            addresses = list(dict.fromkeys(ip_address(row[4][0]) for row in rows if row[0] in (socket.AF_INET, socket.AF_INET6)))
+        else:
+            addresses = [literal]
         permitted = [address for address in addresses if blocked_kind(address, self.allowed) is None]
         if addresses and not permitted:
             first = addresses[0]
             shown = str(first) if str(first) == host else f"{host} is {first}, which"
             raise ForbiddenAddress(f"{shown} is {blocked_kind(first, self.allowed)}: such are called only when "
-                                   f"{OPTION} names their network", is_literal=literal_address(host) is not None)
+                                   f"{OPTION} names their network", is_literal=literal is not None)
         return permitted
-
-    def _addresses(self, host: str, port: int) -> Sequence[Address]:
-        found = literal_address(host)
-        if found is not None:
-            return [found]
-        rows = self.resolve(host, port, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys(ip_address(row[4][0]) for row in rows
-                                  if row[0] in (socket.AF_INET, socket.AF_INET6)))
 
     def _connected(self, address: Address, port: int, timeout_s: float) -> socket.socket:
         opened = self.open_socket(socket.AF_INET if address.version == 4 else socket.AF_INET6)

@@ -1,8 +1,8 @@
-"""Uploads a stream to an object store that speaks S3, in parts: requests, role credentials, and the words of failures.
+"""Uploads a stream to an object store that speaks S3, in parts: requests, role credentials, and error messages.
 
-Memory: at most `parts_at_once` parts of `part_bytes`, the one that is being filled included. See docs/dumps.md#object-store.
+Memory: at most `parts_at_once` parts of `part_bytes`, including the part that is being filled. See docs/dumps.md#object-store.
 
-Threads: one writes, others send a part each.
+Threads: one thread writes, others send one part each.
 """
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ STS_URL = "https://sts.amazonaws.com/"
 SESSION_VARIABLE = "SVC_EXPERIMENTAL_S3_WEB_IDENTITY_TOKEN_DURATION_SECONDS"
 _SESSION_S = 3600
 _SESSION_NAME = "svc-snapshot-session"
-# A store may take minutes to join the parts of a large object; a connection that is silent for longer is lost.
+# A store may take minutes to join the parts of a large object; a connection that is silent for longer has been lost.
 SILENCE_S = 300.0
 _ABORT_S = 5.0
-_TYPE = {"Content-Type": "application/gzip"}  # of the object; of other requests it does not matter
+_TYPE = {"Content-Type": "application/gzip"}  # matters only for the object, not for other requests
 _MOST_BYTES = 1 << 20
 _SHOWN = 1000  # characters of an answer in an error
 _UPLOAD_ID = re.compile(r"<UploadId>([^<]+)</UploadId>")
@@ -43,9 +43,9 @@ PARAMETERS, REQUEST, SERVER = "invalid_s3_snapshot_parameters", "invalid_s3_snap
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """Where uploads go, and how: the launch options of the object store.
+    """The launch options of the object store: where uploads go, and how.
 
-    Either access_key and secret_key are given, or role_arn and token_file. parts_at_once: parts on their way; level: of gzip.
+    Either access_key and secret_key are set, or role_arn and token_file. parts_at_once: parts in transit; level: of gzip.
     """
 
     url: str
@@ -62,7 +62,7 @@ class ObjectStore:
     part_bytes: int = 375 << 20
 
     def object_url(self, name: str) -> str:
-        """The URL of an object, in path style. Raises invalid_s3_snapshot_parameters."""
+        """Return the URL of an object, in path style. Raises invalid_s3_snapshot_parameters."""
         try:
             parts = urlsplit(self.url)
             host, port = parts.hostname, parts.port
@@ -74,7 +74,7 @@ class ObjectStore:
             raise ApiError(PARAMETERS, "S3 bucket error: unsupported Url scheme")
         if not host:
             raise ApiError(PARAMETERS, "S3 bucket error: Url is missing the `host`")
-        # The host is signed as it is sent.
+        # The signature covers the host exactly as the client sends it.
         place = f"[{host}]" if ":" in host else host
         place += f":{port}" if port is not None else ""
         path = f"{parts.path.rstrip('/')}/{quote(self.bucket, '-_.~')}/{quote(self.prefix + name, '-_.~/')}"
@@ -89,7 +89,7 @@ class Upload(NamedTuple):
 
 
 class StoreClient:
-    """The requests to an object store. Any thread may call."""
+    """Sends requests to an object store. Any thread may call."""
 
     def __init__(self, store: ObjectStore, client: Client, pause: Pause = time.sleep) -> None:
         self.store = store
@@ -98,7 +98,7 @@ class StoreClient:
         self._credentials: Credentials | None = None
 
     def begin(self, name: str) -> Upload:
-        """Begin the upload of an object. Raises ApiError, as do all but abort()."""
+        """Begin the upload of an object. Raises ApiError, as do all methods except abort()."""
         url = self.store.object_url(name)
         answer = self._repeated(lambda: self._sent("POST", url, {"uploads": "1"}, b""),
                                 lambda answer: answer.status == 429 or answer.status >= 500)
@@ -109,10 +109,10 @@ class StoreClient:
         found = _UPLOAD_ID.search(answer.body.decode("utf-8", "replace"))
         if found is None:
             raise ApiError(SERVER, f"S3 XML error: missing field `UploadId` in: {_shown(answer.body)}")
-        return Upload(url, _unescaped(found[1]))
+        return Upload(url, re.sub("&[a-z]+;", lambda entity: _ENTITIES.get(entity[0], entity[0]), found[1]))
 
     def send_part(self, upload: Upload, number: int, content: bytes | bytearray) -> str:
-        """Send a part, numbered from 1; its tag."""
+        """Send a part, numbered from 1; return its tag."""
         query = {"partNumber": str(number), "uploadId": upload.upload_id}
         answer = self._repeated(lambda: self._sent("PUT", upload.object_url, query, content), _never)
         if answer.status >= 500:
@@ -125,7 +125,7 @@ class StoreClient:
         return tag
 
     def end(self, upload: Upload, tags: list[str]) -> None:
-        """Make an object of the parts."""
+        """Make the parts an object."""
         parts = "".join(f"<Part><ETag>{escape(tag)}</ETag><PartNumber>{number}</PartNumber></Part>"
                         for number, tag in enumerate(tags, 1))
         content = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
@@ -137,7 +137,7 @@ class StoreClient:
             _refuse(SERVER, answer)
 
     def abort(self, upload: Upload) -> bool:
-        """Have the store delete the parts, if it can be reached at once. False when that failed."""
+        """Ask the store to delete the parts, in one attempt. Returns False if that failed."""
         try:
             answer = self._sent("DELETE", upload.object_url, {"uploadId": upload.upload_id}, None, _ABORT_S)
         except (Undelivered, ApiError):
@@ -148,16 +148,17 @@ class StoreClient:
               within_s: float | None = None) -> Answer:
         store = self.store
         signed = signed_url(method, url, query, self._signer(), store.region, store.signature_s, time.time())
-        # A bytearray is sent like bytes, and need not be copied.
+        # The client sends a bytearray like bytes, so it need not be copied.
         return self._client.exchange(signed, _TYPE, content, within_s or store.signature_s, _MOST_BYTES,  # type: ignore[arg-type]  # bytes
                                      method=method, proxies=True)
 
     def _repeated(self, call: Callable[[], Answer], is_passing: Callable[[Answer], bool]) -> Answer:
-        self._signer()  # its failures are not those of the store
+        self._signer()  # first: its failures must not be reported as failures of the store
         try:
             return repeated(call, is_passing, self._pause)
         except Undelivered as failure:
-            raise ApiError(SERVER, f"S3 HTTP error: {_transport_failure(failure)}") from None
+            reason = "operation timed out" if failure.kind is Failure.TIMEOUT else str(failure)
+            raise ApiError(SERVER, f"S3 HTTP error: {reason}") from None
 
     def _signer(self) -> Credentials:
         if self._credentials is None:
@@ -166,13 +167,18 @@ class StoreClient:
         return self._credentials
 
     def _assumed_role(self) -> Credentials:
-        """Credentials of the role, for its token, which is read now because it is replaced from time to time."""
+        """Get credentials of the role; reads the token each time, because other software replaces it from time to time."""
         try:
             token = Path(self.store.token_file or "").read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ApiError("internal", f"Failed to read web identity token file: {error}") from None
+        given = os.environ.get(SESSION_VARIABLE)
+        try:
+            session_s = int(given) if given else _SESSION_S
+        except ValueError:
+            raise ApiError("internal", f"{SESSION_VARIABLE} is not a number of seconds") from None
         form = {"Action": "AssumeRoleWithWebIdentity", "Version": "2011-06-15", "RoleArn": self.store.role_arn or "",
-                "RoleSessionName": _SESSION_NAME, "WebIdentityToken": token, "DurationSeconds": str(_session_s())}
+                "RoleSessionName": _SESSION_NAME, "WebIdentityToken": token, "DurationSeconds": str(session_s)}
         headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
         try:
             answer = self._client.exchange(STS_URL, headers, urlencode(form).encode(), 60.0, _MOST_BYTES, proxies=True)
@@ -188,7 +194,7 @@ class StoreClient:
 
 
 class ObjectWriter:
-    """A file-like object whose content becomes an object of a store when it is finished. One thread uses it."""
+    """A file-like object; finish() makes its content an object of the store. One thread uses it."""
 
     def __init__(self, client: StoreClient, upload: Upload) -> None:
         self._client = client
@@ -201,7 +207,7 @@ class ObjectWriter:
         self._pool = ThreadPoolExecutor(client.store.parts_at_once, "svcd-upload")
 
     def write(self, content: bytes) -> int:
-        """Add content. Raises ApiError when a part was refused."""
+        """Add content. Raises ApiError if the store refused a part."""
         view = memoryview(content)
         while len(view):
             room = self._part_bytes - len(self._part)
@@ -212,10 +218,10 @@ class ObjectWriter:
         return len(content)
 
     def flush(self) -> None:
-        """Nothing: a part that is not full waits for more."""
+        """Do nothing: a part that is not full waits for more content."""
 
     def finish(self) -> None:
-        """Send the rest, and make the object. Raises ApiError."""
+        """Send the rest, and create the object. Raises ApiError."""
         if self._part or not self._parts:
             self._send()
         while self._sending:
@@ -223,7 +229,7 @@ class ObjectWriter:
         self._client.end(self._upload, self._tags)
 
     def close(self) -> None:
-        """Wait for parts that are on their way, if any."""
+        """Wait for the parts in transit, if any."""
         for each in self._sending:
             each.cancel()
         self._pool.shutdown()
@@ -240,7 +246,7 @@ class ObjectWriter:
 
 
 def _credentials(answer: Any) -> Credentials:
-    """The credentials in an answer of the security token service. Raises one of MISFITS for another answer."""
+    """Return the credentials in a reply of the security token service. Raises one of MISFITS for a wrong shape."""
     found = answer["AssumeRoleWithWebIdentityResponse"]["AssumeRoleWithWebIdentityResult"]["Credentials"]
     values = [found[name] for name in ("AccessKeyId", "SecretAccessKey", "SessionToken")]
     if not all(isinstance(value, str) and value.isascii() for value in values):
@@ -252,14 +258,6 @@ def _never(_answer: Answer) -> bool:
     return False
 
 
-def _session_s() -> int:
-    given = os.environ.get(SESSION_VARIABLE)
-    try:
-        return int(given) if given else _SESSION_S
-    except ValueError:
-        raise ApiError("internal", f"{SESSION_VARIABLE} is not a number of seconds") from None
-
-
 def _refuse(code: str, answer: Answer) -> NoReturn:
     raise ApiError(code, f"S3 error: status: {answer.status}, body: {_shown(answer.body)}")
 
@@ -269,9 +267,3 @@ def _shown(body: bytes) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def _unescaped(text: str) -> str:
-    return re.sub("&[a-z]+;", lambda entity: _ENTITIES.get(entity[0], entity[0]), text)
-
-
-def _transport_failure(failure: Undelivered) -> str:
-    return "operation timed out" if failure.kind is Failure.TIMEOUT else str(failure)

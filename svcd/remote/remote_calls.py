@@ -1,9 +1,9 @@
 """Requests to the other instances of a network: several at once, each tried up to four times, all within one deadline.
 
-What goes wrong is an error of the interface, with the code and words that clients of a network know (docs/network.md#failures).
-The two names of a header (Svc-..., Meili-...) are both sent, so that instances of the reference engine can be remotes.
+Failures become errors of the interface, with the codes and messages that clients of a network know (docs/network.md#failures).
+svcd sends both names of a header (Svc-..., Meili-...), so that instances of the reference engine can be remotes.
 
-Threads: each call has one, which ends with the call; nothing is shared but the pending result.
+Threads: each call has its own thread, which ends with the call; they share only the pending result.
 """
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from svcd.remote import Undelivered, remote_errors
 from svcd.validation.answers import read_answer
 
 if TYPE_CHECKING:
-    from svcd.instance.network import Network, Remote
+    from svcd.instance.network import Network
     from svcd.remote.client import Answer, Client
 
 T = TypeVar("T")
-Exchange = Callable[[float], "Answer"]  # seconds -> the answer of one try; raises Undelivered
+Exchange = Callable[[float], "Answer"]  # seconds -> the response to one try; raises Undelivered
 
 TIMEOUT_VARIABLE = "SVC_EXPERIMENTAL_REMOTE_SEARCH_TIMEOUT_SECONDS"
 DEFAULT_TIMEOUT_S = 25.0
 BRANDS = ("Svc", "Meili")
 TRIES = 4
 REDIRECTS = 10
-# An answer is held in memory as a whole. This is far more than a page of documents needs, and keeps a broken host from
-# filling the memory.
+# svcd holds a whole response in memory. This is far more than a page of documents needs, and keeps a broken host from filling the
+# memory.
 MOST_BYTES = 512 << 20
-# Calls under way in this process, each with a thread. A request that fails does not wait for its calls, so that requests alone
-# do not bound them.
+# Maximum number of calls in progress in this process, each with a thread. A failed request does not wait for its calls, so the
+# limit of requests does not limit them.
 MOST_CALLS = 1000
 
-# What the address of an instance begins with; those of other schemes are not called, though they may be stored.
+# The begin of an address that can be called; a network may store addresses of other schemes.
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]+")
 _IN_URLS = re.compile(r"[!#-;=?-\[\]_a-z~]*")
 
@@ -47,7 +47,7 @@ _free = threading.BoundedSemaphore(MOST_CALLS)
 
 
 def branded(header: str, value: str) -> dict[str, str]:
-    """A header under both of its names. header: without its brand, as `Proxy-Search`."""
+    """Return a header under both of its names. header: without its brand, such as `Proxy-Search`."""
     return {f"{brand}-{header}": value for brand in BRANDS}
 
 
@@ -56,7 +56,7 @@ INCLUDE_METADATA = branded("Include-Metadata", "true")
 
 
 def timeout_s(environment: Mapping[str, str]) -> float:
-    """Seconds that the other instances have together to answer one request. Raises ApiError internal for a bad variable."""
+    """Return the seconds in which all other instances must answer a request. Raises ApiError internal for a bad variable."""
     text = environment.get(TIMEOUT_VARIABLE)
     if text is None:
         return DEFAULT_TIMEOUT_S
@@ -66,7 +66,7 @@ def timeout_s(environment: Mapping[str, str]) -> float:
 
 
 class Pending(Generic[T]):
-    """A call under way, or one that failed before anything was sent."""
+    """A call in progress, or one that failed before it was sent."""
 
     def __init__(self, deadline: float, clock: Callable[[], float]) -> None:
         self._deadline, self._clock = deadline, clock
@@ -85,13 +85,13 @@ class Pending(Generic[T]):
         self._ended.set()
 
     def result(self) -> T:
-        """What `read` has made of the answer; waits for it until the deadline.
+        """Wait for the result of `read` until the deadline, and return it.
 
         Raises ApiError with one of the codes remote_timeout, remote_could_not_send_request, remote_invalid_api_key,
         remote_bad_request, remote_remote_error, remote_bad_response, invalid_network_url; error.as_json() is the error object
         that `remoteErrors` shows.
         """
-        # The call itself ends at the deadline, but a resolver or a connection without an answer may hold it longer.
+        # The call itself ends at the deadline, but a resolver or an unresponsive connection may hold it longer.
         if not self._ended.wait(max(0.0, self._deadline - self._clock())):
             raise remote_errors.late()
         if self._error is not None:
@@ -100,24 +100,24 @@ class Pending(Generic[T]):
 
 
 class RemoteCalls:
-    """Calls instances of a network; made for one request, since its deadline is that of the request."""
+    """Calls instances of a network on behalf of one request, with the deadline of the request."""
 
     def __init__(self, network: Network, client: Client, deadline: float, at_once: int | None = None,
                  clock: Callable[[], float] = time.monotonic) -> None:
-        """deadline: by `clock`, in seconds. at_once: how many calls run at the same time; None for all."""
+        """deadline: by `clock`, in seconds. at_once: maximum number of concurrent calls; None for no limit."""
         self._network, self._client = network, client
         self._deadline, self._clock = deadline, clock
         self._slots = threading.BoundedSemaphore(at_once) if at_once else None
 
     def start(self, name: str, method: str, path: str, body: Any, read: Callable[[Any], T],
               headers: Mapping[str, str] = PROXY_SEARCH) -> Pending[T]:
-        """Begin a call, and return while it runs. Calls of the same or other remotes may be started before its result is read.
+        """Begin a call, and return while it runs. Further calls may start before its result is read.
 
         name: of a remote of the network. path: replaces path and query of its URL. body: any JSON, encoded before this
-        returns. headers: beside Content-Type and the search key of the remote.
-        read: given the parsed JSON of an answer with status 2xx; what it returns is the result. It raises any of MISFITS for an
-        answer that it cannot use: such a call is tried again, and is at last remote_bad_response.
-        It runs in the thread of the call. An ApiError of it is passed on as the result, without another try.
+        returns. headers: sent in addition to Content-Type and the search key of the remote.
+        read: turns the parsed JSON of a response with status 2xx into the result, in the thread of the call. It raises any of
+        MISFITS for a response that it cannot use: the call is then tried again, and the last try gives remote_bad_response.
+        An ApiError of it becomes the error of the call, without another try.
         """
         pending: Pending[T] = Pending(self._deadline, self._clock)
         remote = self._network.remotes[name]
@@ -127,14 +127,22 @@ class RemoteCalls:
             pending.fail(error)
             return pending
         text = dumps(body).encode()
-        all_headers = {"Content-Type": "application/json", **_authorization(remote), **headers}
+        key = {} if remote.search_key is None else {"Authorization": f"Bearer {remote.search_key}"}
+        all_headers = {"Content-Type": "application/json", **key, **headers}
 
         def exchange(within_s: float) -> Answer:
             return self._client.exchange(url, all_headers, text, within_s, MOST_BYTES, method=method, redirects=REDIRECTS,
                                          proxies=True)
 
         thread = threading.Thread(target=self._run, args=(exchange, read, pending), name="svcd-remote-call", daemon=True)
-        if not _is_started(thread):
+        is_started = _free.acquire(blocking=False)  # _run() releases it
+        if is_started:
+            try:
+                thread.start()
+            except RuntimeError:  # the system allows no more threads
+                _free.release()
+                is_started = False
+        if not is_started:
             pending.fail(remote_errors.not_sent())
         return pending
 
@@ -153,7 +161,7 @@ class RemoteCalls:
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
-        """Be one of the calls that run at once. Raises remote_timeout."""
+        """Wait until the number of concurrent calls allows this one. Raises remote_timeout."""
         if self._slots is None:
             yield
             return
@@ -165,7 +173,7 @@ class RemoteCalls:
             self._slots.release()
 
     def _tried(self, exchange: Exchange, read: Callable[[Any], T]) -> T:
-        """The first result of several tries, without pauses between them: a client waits. Raises the error of the last try."""
+        """Return the first result of several tries, without pauses, because a client waits. Raises the error of the last try."""
         error = remote_errors.late()
         for _ in range(TRIES):
             left_s = self._left_s()
@@ -185,20 +193,8 @@ class RemoteCalls:
         return self._deadline - self._clock()
 
 
-def _is_started(thread: threading.Thread) -> bool:
-    """Start the thread of a call if there may be one more; it releases `_free`."""
-    if not _free.acquire(blocking=False):
-        return False
-    try:
-        thread.start()
-    except RuntimeError:  # the system has no more threads
-        _free.release()
-        return False
-    return True
-
-
 class _Unusable(Exception):
-    """An answer that another try may replace by a better one. error: what it is if none does."""
+    """A response that the next try may replace by a better one. error: the error of the call after the last try."""
 
     def __init__(self, error: ApiError) -> None:
         super().__init__(str(error))
@@ -206,7 +202,7 @@ class _Unusable(Exception):
 
 
 def _read(answer: Answer, read: Callable[[Any], T]) -> T:
-    """What an answer contains. Raises ApiError, and _Unusable when another try is worth it."""
+    """Return `read` of the content of a response. Raises ApiError, and _Unusable if the next try may succeed."""
     if answer.status >= 400:
         error = remote_errors.error_of_status(answer.status, remote_errors.quoted_reply(answer.body))
         raise _Unusable(error) if answer.status >= 500 else error
@@ -216,12 +212,8 @@ def _read(answer: Answer, read: Callable[[Any], T]) -> T:
         raise _Unusable(remote_errors.unreadable(remote_errors.quoted_reply(answer.body))) from None
 
 
-def _authorization(remote: Remote) -> dict[str, str]:
-    return {} if remote.search_key is None else {"Authorization": f"Bearer {remote.search_key}"}
-
-
 def _address(url: str, path: str) -> str:
-    """The URL that is called: scheme, host and port of the remote, and a path. Raises invalid_network_url."""
+    """Return the URL to call: scheme, host and port of the remote, and a path. Raises invalid_network_url."""
     if not _IN_URLS.fullmatch(url):
         raise _invalid_url("invalid uri character")
     if not _ORIGIN.match(url):

@@ -1,6 +1,6 @@
-"""What a remote did wrong, as errors of the interface: their codes and words (docs/network.md#failures).
+"""Failures of a remote as errors of the interface: codes and messages (docs/network.md#failures).
 
-Clients read these words, and the reference engine has the same: they are kept to the letter.
+Clients read these messages, and the reference engine sends the same ones, to the letter.
 """
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def late() -> ApiError:
 
 
 def unreadable(reply: str) -> ApiError:
-    """The error for an answer that is not of the expected form. reply: quoted_reply()."""
+    """The error for a response of unexpected form. reply: from quoted_reply()."""
     return ApiError("remote_bad_response", "could not parse response from the remote host as a federated search "
                                            f"response{reply}{_SAME_VERSION}")
 
 
 def error_of_status(status: int, reply: str) -> ApiError:
-    """The error for a status of 400 or more. reply: quoted_reply()."""
+    """The error for a status of 400 or more. reply: from quoted_reply()."""
     if status in (401, 403):
         return ApiError("remote_invalid_api_key", _KEY_HINT)
     if status < 500:
@@ -55,7 +55,7 @@ def error_of_status(status: int, reply: str) -> ApiError:
 
 
 _MOST_FREQUENT = "error sending request"
-_NOT_SENT = {  # by what a request failed: words for it, where they are not the most frequent ones
+_NOT_SENT = {  # kind of failure -> message, if it is not the most frequent one
     Failure.URL: "builder error",
     Failure.FORBIDDEN_ADDRESS: "Rejected IP",
     Failure.REDIRECTS: "error following redirect",
@@ -63,12 +63,12 @@ _NOT_SENT = {  # by what a request failed: words for it, where they are not the 
 
 
 def not_sent(reason: str = _MOST_FREQUENT) -> ApiError:
-    """The error for a remote that could not be connected to, or may not be called."""
+    """The error for a remote that svcd could not connect to, or may not call."""
     return ApiError("remote_could_not_send_request", reason)
 
 
 def error_of_failure(failure: Undelivered) -> ApiError:
-    """The error for a request without an answer."""
+    """The error for a request without a response."""
     if failure.kind is Failure.TIMEOUT:
         return late()
     if failure.kind is Failure.RESPONSE:
@@ -77,7 +77,7 @@ def error_of_failure(failure: Undelivered) -> ApiError:
 
 
 def quoted_reply(body: bytes) -> str:
-    """What was answered, as messages quote it."""
+    """Return a response body as error messages quote it."""
     if not body:
         return ""
     try:

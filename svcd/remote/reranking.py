@@ -1,8 +1,8 @@
-"""The rerank service: says in which order documents suit a user, by one request with retries until a deadline.
+"""The rerank service: returns the order in which documents suit a user, by one request with retries until a deadline.
 
-Time-outs, failed connections, answers that cannot be read, 429, 5xx and unknown statuses are tried again after pauses of 1, 10,
-100 ms and so on, and up to twice that, 429 after 100 ms more; other statuses not at all. Import it late: it is needed with the
-first search that is personalized. See docs/personalization.md#the-rerank-service.
+It retries after time-outs, failed connections, unreadable responses, 429, 5xx and unknown statuses, with pauses of 1, 10, 100 ms
+and so on, each up to twice as long, 100 ms longer after 429. Import it late: only personalized searches need it. See
+docs/personalization.md#the-rerank-service.
 """
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ MODEL = "rerank-english-v3.0"
 TIMEOUT_S = 30.0
 MOST_ATTEMPTS = 11
 RATE_LIMIT_PAUSE_S = 0.1
-# An answer has about 60 bytes for each document, unless the service repeats the documents.
+# A response has about 60 bytes for each document, unless the service repeats the documents.
 MOST_ANSWER_BYTES = 32 << 20
 
 Exchange = Callable[[str, Mapping[str, str], bytes, float, int], "Answer"]  # as Client.exchange
 
 
 class _Failed(Exception):
-    """One attempt failed. again_after_s: the shortest pause before the next one; None: do not retry."""
+    """An attempt failed. again_after_s: the shortest pause before the next attempt; None: do not retry."""
 
     def __init__(self, code: str, reason: str, again_after_s: float | None) -> None:
         super().__init__(reason)
@@ -44,7 +44,7 @@ class _Failed(Exception):
 class Reranker:
     """Asks one rerank service. Any thread may call.
 
-    clock (seconds), wait (so many seconds) and randomness (0 to 1) are replaced in tests.
+    Tests replace clock (returns seconds), wait (takes seconds) and randomness (returns 0 to 1).
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class Reranker:
         self._random = randomness
 
     def order(self, query: str, documents: Sequence[str], within_s: float) -> list[int] | None:
-        """The positions of the documents, best first, as the service says: it may leave some out, or repeat them.
+        """Return the positions of the documents, best first; the service may leave some out, or repeat them.
 
-        None if the time is over before the first attempt or after one that failed and may be repeated; a request that is under
-        way is waited for up to TIMEOUT_S. Raises remote_invalid_api_key, remote_bad_request, remote_bad_response,
+        None if the time is over before the first attempt, or after a failed attempt that may be repeated; a request in progress
+        may take up to TIMEOUT_S. Raises remote_invalid_api_key, remote_bad_request, remote_bad_response,
         remote_remote_error, remote_could_not_send_request, too_many_search_requests.
         """
         deadline = self._clock() + within_s
@@ -114,15 +114,14 @@ class Reranker:
 
 
 def positions(answer: Any) -> list[int]:
-    """The positions that an answer lists. Raises ValueError if it lists none."""
+    """Return the positions that a response lists. Raises ValueError if it lists none."""
     rows = answer.get("results") if isinstance(answer, dict) else None
     if not isinstance(rows, list):
         raise ValueError("missing field `results`, a list")
-    return [_position(row) for row in rows]
-
-
-def _position(row: Any) -> int:
-    index = row.get("index") if isinstance(row, dict) else None
-    if not isinstance(index, int) or isinstance(index, bool) or index < 0:
-        raise ValueError("an element of `results` has no `index`, a number from 0")
-    return index
+    found = []
+    for row in rows:
+        index = row.get("index") if isinstance(row, dict) else None
+        if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+            raise ValueError("an element of `results` has no `index`, a number from 0")
+        found.append(index)
+    return found

@@ -1,4 +1,4 @@
-"""Repeats calls to other hosts that fail for a while: with growing, random pauses, for a quarter of an hour."""
+"""Repeats calls to other hosts after temporary failures, with growing random pauses, for at most a quarter of an hour."""
 from __future__ import annotations
 
 import random
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from svcd.remote import Undelivered
 from svcd.remote.client import Answer
 
-# Statuses of a host that is busy or away for a while.
+# Statuses of a host that is busy or temporarily unavailable.
 PASSING = frozenset((408, 429, 500, 502, 503, 504))
 MOST_S = 15 * 60.0
 _FIRST_S, _GROWTH, _LONGEST_S, _JITTER = 0.5, 1.5, 60.0, 0.5
@@ -18,10 +18,10 @@ Pause = Callable[[float], object]
 
 def repeated(call: Callable[[], Answer], is_passing: Callable[[Answer], bool], pause: Pause = time.sleep,
              clock: Callable[[], float] = time.monotonic) -> Answer:
-    """The answer of call(), which is repeated while it fails or its answer is a passing failure.
+    """Return the response of call(), repeating it while it fails or its response is a temporary failure.
 
-    When another pause would exceed MOST_S, the last answer or failure counts. pause: waits so many seconds; what it raises ends
-    the repetition. Raises Undelivered, at once when it is final.
+    Once a further pause would exceed MOST_S, returns the last response or raises the last failure. pause: waits a number of
+    seconds; an exception that it raises ends the repetition. Raises Undelivered, at once if it is final.
     """
     began, longest = clock(), _FIRST_S
     while True:

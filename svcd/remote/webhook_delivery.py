@@ -1,13 +1,13 @@
 """Delivers batch notifications to webhooks, in order, at least once.
 
-One thread per webhook with waiting notices sends the oldest first; a failing webhook holds back its own later notices and no
-others. Retries are made after pauses that grow with the time the webhook has been failing; after a day a notice, and those
-as old, are given up. Requests are made by svcd.remote.client, which is imported when the first notice is sent; notices come
-from svcd.instance.webhooks. See docs/tasks-and-batches.md#webhooks-and-outbox.
+A thread per webhook with waiting notices sends the oldest first; a failing webhook delays only its own later notices. Pauses
+between retries grow with the time for which the webhook has been failing; after a day the daemon gives up a notice, and all
+notices as old. svcd.remote.client sends the requests, and is imported with the first notice; notices come from
+svcd.instance.webhooks. See docs/tasks-and-batches.md#webhooks-and-outbox.
 
-Threads: "svcd-webhook-...", one per webhook that has something waiting, started by wake() and ended when nothing is left, so
-a daemon without webhooks has none. `_changed` guards `_deliveries`, `_sender` and `_is_stopping`. A notice is deleted from the
-outbox after its delivery: only a crash in between delivers it twice.
+Threads: "svcd-webhook-...", one per webhook with waiting notices, started by wake() and ended when no notice is left, so a daemon
+without webhooks runs none of them. `_changed` guards `_deliveries`, `_sender` and `_is_stopping`. A thread deletes a notice from
+the outbox after its delivery: only a crash in between delivers it twice.
 """
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from svcd.remote import Undelivered
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 300.0
-# Pause as a fraction of the time the webhook has been failing: after an outage of two minutes it waits at most half a minute.
+# Pause as a fraction of the time for which the webhook has been failing: at most half a minute after an outage of two minutes.
 PAUSE_SHARE = 1 / 4
 GIVEN_UP_AFTER = quantities.DAY
-# How long a stop lets requests in progress finish, and again, after aborting them, waits for their threads.
+# Seconds for which a stop lets requests in progress finish, and for which it waits for their threads after aborting them.
 STOP_S = 1.0
 NDJSON = "application/x-ndjson"
 
 
 class Sender(Protocol):
-    """The part of svcd.remote.client.Client that is used here."""
+    """The part of svcd.remote.client.Client that delivery uses."""
 
     def post(self, url: str, headers: Mapping[str, str], body: Iterable[bytes], length: int) -> None:
         """Send a request. Raises Undelivered."""
@@ -54,7 +54,7 @@ class WebhookDelivery:
         self._failing_since: int | None = None
 
     def step(self) -> float | None:
-        """Send the oldest waiting notice. Returns seconds until the next step is due; None when nothing waits."""
+        """Send the oldest waiting notice. Returns seconds until the next step is due; None if no notice waits."""
         webhook, notice = self._webhooks.get(self._uuid), self._outbox.head(self._uuid)
         if webhook is None or notice is None:
             return None
@@ -66,7 +66,10 @@ class WebhookDelivery:
         except Undelivered as failure:
             return self._failed(notice, str(failure))
         self._outbox.mark_delivered(self._uuid, notice)
-        self._note_success()
+        if self._failing_since is not None:
+            logs.info("webhook reached again", webhook=self._uuid,
+                      seconds=(self._now() - self._failing_since) // quantities.SECOND)
+        self._failing_since = None
         return 0.0
 
     def reset_backoff(self) -> None:
@@ -89,13 +92,6 @@ class WebhookDelivery:
             logs.error("webhook not reached, given up; it can be replayed", webhook=self._uuid, batches=given_up,
                        reason=reason)
         return self.pause_s()
-
-    def _note_success(self) -> None:
-        if self._failing_since is not None:
-            logs.info("webhook reached again", webhook=self._uuid,
-                      seconds=(self._now() - self._failing_since) // quantities.SECOND)
-        self._failing_since = None
-
 
 @dataclass
 class _DeliveryThread:
@@ -123,7 +119,7 @@ class WebhookNotifier:
         self._is_closed = False  # the outbox may be closed
 
     def start(self) -> None:
-        """Deliver what an earlier daemon left, and all that follows."""
+        """Deliver the notices that an earlier daemon left, and all later ones."""
         self._outbox.prune_unknown_webhooks()
         self._webhooks.on_change = self.retry_now
         self.wake()
@@ -146,17 +142,14 @@ class WebhookNotifier:
                 if is_due_now:
                     self._changed.notify_all()
             elif not self._is_stopping and self.may_deliver() and self._outbox.head(webhook_uuid):
-                self._start_thread(webhook_uuid)
-
-    def _start_thread(self, webhook_uuid: str) -> None:
-        thread = threading.Thread(target=self._deliver, args=(webhook_uuid,), daemon=True,
-                                  name=f"svcd-webhook-{webhook_uuid[:8]}")
-        self._deliveries[webhook_uuid] = _DeliveryThread(thread)
-        try:
-            thread.start()
-        except RuntimeError as refused:  # too many threads: tried again after the next batch
-            del self._deliveries[webhook_uuid]
-            self._on_bug(refused)
+                thread = threading.Thread(target=self._deliver, args=(webhook_uuid,), daemon=True,
+                                          name=f"svcd-webhook-{webhook_uuid[:8]}")
+                self._deliveries[webhook_uuid] = _DeliveryThread(thread)
+                try:
+                    thread.start()
+                except RuntimeError as refused:  # too many threads: tried again after the next batch
+                    del self._deliveries[webhook_uuid]
+                    self._on_bug(refused)
 
     def stop(self) -> None:
         """Let requests in progress finish within STOP_S; other notices wait for the next start."""
@@ -172,7 +165,9 @@ class WebhookNotifier:
 
     def _deliver(self, webhook_uuid: str) -> None:
         """The main function of a delivery thread."""
-        delivery = WebhookDelivery(webhook_uuid, self._webhooks, self._outbox, self._shared_sender())
+        with self._changed:
+            sender = self._sender = self._sender or self._make_sender()
+        delivery = WebhookDelivery(webhook_uuid, self._webhooks, self._outbox, sender)
         while self._wait_for_next_step(webhook_uuid, delivery, self._guarded_step(delivery)):
             pass
 
@@ -186,7 +181,7 @@ class WebhookNotifier:
             return delivery.pause_s()
 
     def _wait_for_next_step(self, webhook_uuid: str, delivery: WebhookDelivery, pause_s: float | None) -> bool:
-        """Wait until the next step is due; False when the thread ends."""
+        """Wait until the next step is due. Returns False if the thread has to end."""
         with self._changed:
             current = self._deliveries[webhook_uuid]
             if pause_s:
@@ -198,11 +193,6 @@ class WebhookNotifier:
                 delivery.reset_backoff()
             current.is_woken = current.is_due_now = False
             return True
-
-    def _shared_sender(self) -> Sender:
-        with self._changed:
-            self._sender = self._sender or self._make_sender()
-            return self._sender
 
 
 def _join(threads: Iterable[threading.Thread], within_s: float) -> None:

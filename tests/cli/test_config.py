@@ -285,7 +285,7 @@ def test_networks_add_up_on_the_command_line_and_in_an_array() -> None:
     file_with("config.toml", experimental_allowed_ip_networks=["10.0.0.0/8", 9])
     assert refusal().endswith("or an array of such strings, found an integer in the array")
     file_with("config.toml", experimental_allowed_ip_networks=["10.0.0.0/8", "home"])
-    assert "`home` is none" in refusal()
+    assert "`home` is not a network" in refusal()
 
 
 @in_file
