@@ -1,6 +1,6 @@
-"""Reads and rewrites the chunks of a completion: what a service sends in one event, and what a client gets of it.
+"""Reads and rewrites the chunks of a completion; a service sends one chunk in each event.
 
-A chunk is written anew with all its members in a fixed order: absent ones are null, unknown ones are dropped. See
+The client gets a chunk with all members in a fixed order: absent members are null, unknown ones are dropped. See
 docs/chats.md#events.
 """
 from __future__ import annotations
@@ -12,7 +12,7 @@ from svcd.validation import Check, Field, anything, array_of, bounded, nullable,
 from svcd.validation.answers import read_answer
 
 DONE = "[DONE]"
-CONTINUES = "tool_calls"  # the reason of a round that ends with calls of tools
+CONTINUES = "tool_calls"  # the reason of a round that ends with tool calls
 _U32 = bounded(2**32 - 1)
 _REASONS = ("stop", "length", CONTINUES, "content_filter", "function_call")
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -22,9 +22,9 @@ Json = dict[str, Any]
 
 
 class CallPart(NamedTuple):
-    """A part of a call of a tool. place: of the call among those of the round.
+    """A part of a tool call. place: position of the call among the calls of the round.
 
-    The first part of a call has its id and name, all have a piece of its arguments.
+    The first part of a call has its id and name; every part has a piece of its arguments.
     """
 
     place: int
@@ -42,9 +42,9 @@ class Usage(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """One chunk. shown: as a client gets it; parts: of calls, None when it has none; both as of the first choice.
+    """A chunk. shown: the chunk for the client; parts: parts of tool calls in the first choice, None without tool calls.
 
-    has_choice: False for a chunk with nothing but figures. reason: why the round ends; None while it goes on.
+    has_choice: False for a chunk with usage figures only. reason: why the round ends; None while it continues.
     """
 
     shown: Json
@@ -63,7 +63,7 @@ def _opened(fields: Mapping[str, Field]) -> Check:
 
 
 class _Content:
-    """A text, or a list of parts: the texts of its text parts joined, None when there are none."""
+    """A text, or a list of parts, decoded to the joined texts of its text parts; None without text parts."""
 
     def decode(self, value: Any, location: str) -> str | None:
         if not isinstance(value, list):
@@ -113,25 +113,22 @@ _CHUNK = _opened({
 
 
 def chunk_of(text: str) -> Chunk:
-    """The chunk of an event. Raises ValueError(reason)."""
+    """Parse the chunk of an event. Raises ValueError(reason)."""
     shown: Json = read_answer(text, lambda value: _CHUNK.decode(value, ""))
     choice = shown["choices"][0] if shown["choices"] else None
     parts = choice["delta"]["tool_calls"] if choice else None
+    call_parts = None
+    if parts is not None:
+        functions = [part["function"] or {} for part in parts]
+        call_parts = [CallPart(part["index"], part["id"] or "", function.get("name") or "", function.get("arguments") or "")
+                      for part, function in zip(parts, functions)]
     usage = shown["usage"]
-    return Chunk(
-        shown, choice is not None, choice["finish_reason"] if choice else None,
-        None if parts is None else [_part(part) for part in parts],
-        None if usage is None else Usage(usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]),
-    )
-
-
-def _part(part: Json) -> CallPart:
-    called = part["function"] or {}
-    return CallPart(part["index"], part["id"] or "", called.get("name") or "", called.get("arguments") or "")
+    return Chunk(shown, choice is not None, choice["finish_reason"] if choice else None, call_parts,
+                 None if usage is None else Usage(usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]))
 
 
 def with_call(chunk: Chunk, call_id: str, name: str, arguments: str) -> Json:
-    """A chunk of the daemon's own: one call of a tool of the client, in the frame of the chunk that has set it off."""
+    """Return a chunk of the daemon: one call of a tool of the client, with the other members from `chunk`, which caused it."""
     delta = {"content": None, "function_call": None, "tool_calls": [
         {"index": 0, "id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}},
     ], "role": "assistant", "refusal": None}

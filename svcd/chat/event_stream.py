@@ -1,6 +1,6 @@
-"""Reads server-sent events (WHATWG HTML 9.2.6) from bytes as they come: the data of each event.
+"""Reads server-sent events (WHATWG HTML 9.2.6) from bytes as they come, and gives the data of each event.
 
-Names, ids, retry times and comments are ignored; an event without its empty line at the end of the stream is none.
+Ignores names, ids, retry times and comments, and an event at the end of the stream that lacks its empty line.
 """
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _MARK = "\ufeff"
-# A chunk has some kB. A service that sends more than this many characters without an end would fill the memory.
+# Characters of an event; a chunk has a few kB. Without a limit a service could fill the memory with an endless event.
 MOST_EVENT = 16 << 20
 
 
@@ -23,17 +23,20 @@ class EventReader:
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")().decode
-        self._rest = ""  # a line that is not complete yet
-        self._lines: list[str] = []  # of the data of the present event
-        self._length = 0  # of the lines
+        self._rest = ""  # an incomplete line
+        self._lines: list[str] = []  # data of the current event
+        self._length = 0  # characters in _lines
         self._is_first = True
-        self._skips_newline = False  # the line end before it was a carriage return, of which it may be the second half
+        self._skips_newline = False  # the last character was a carriage return, so a newline would belong to the same line end
 
     def feed(self, piece: bytes) -> Iterator[str]:
-        """The data of the events that end in this piece. Raises UnicodeDecodeError, EventTooLong."""
+        """Yield the data of the events that end in this piece. Raises UnicodeDecodeError, EventTooLong."""
         for line in self._complete_lines(self._decode(piece)):
             if line:
-                self._add(line)
+                name, _, value = line.partition(":")
+                if name == "data":
+                    self._lines.append(value.removeprefix(" "))
+                    self._length += len(value) + 1
             elif self._lines:
                 lines, self._lines, self._length = self._lines, [], 0
                 yield "\n".join(lines)
@@ -51,9 +54,3 @@ class EventReader:
         self._skips_newline = text.endswith("\r")
         *lines, self._rest = _LINE_END.split(self._rest + text)
         return lines
-
-    def _add(self, line: str) -> None:
-        name, _, value = line.partition(":")
-        if name == "data":
-            self._lines.append(value.removeprefix(" "))
-            self._length += len(value) + 1

@@ -1,4 +1,4 @@
-"""The default prompts of a workspace: texts that tell the model what it is for and how to search (docs/chats.md#prompts)."""
+"""The default prompts of a workspace: texts that tell the model its task and how to search (docs/chats.md#prompts)."""
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""The body of a completion: what a client may send, and what becomes of it for each round (docs/chats.md#completions).
+"""The body of a completion: the members that a client may send, and the request of each round (docs/chats.md#completions).
 
-Unknown members are dropped at every level, null is as good as absent, and numbers are of single precision: what is sent is what
-services of this protocol expect, whatever the client has added.
+Decoding drops unknown members at every level, treats null as absent, and rounds numbers to single precision, so that a service
+of this protocol gets only members that it expects.
 """
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _U8, _U32, _I64 = bounded(2**8 - 1), bounded(2**32 - 1), bounded(2**63 - 1, -(2*
 
 
 def _shortest_single(value: float) -> float:
-    """The number of single precision, with as few digits as tell it from others: 0.1, not 0.10000000149011612."""
+    """Round to single precision, with the fewest digits that identify the number: 0.1, not 0.10000000149011612."""
     return next((shown for digits in range(1, 9) if single(shown := float(f"{value:.{digits}g}")) == single(value)),
                 single(value))
 
@@ -46,7 +46,7 @@ _FLOAT = parsed(number, _shortest_single)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Object:
-    """An object of which the known members are kept that are not null."""
+    """An object; decoding keeps its known members that are not null."""
 
     check: Check
 
@@ -60,7 +60,7 @@ class _Object:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Tagged:
-    """An object whose form is named by one of its members."""
+    """An object with a member that names its form."""
 
     tag: str
     forms: Mapping[str, Check]
@@ -78,7 +78,7 @@ class _Tagged:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _TextOr:
-    """A text, or what the check accepts."""
+    """A text, or a value that the check accepts."""
 
     check: Check
 
@@ -94,14 +94,8 @@ def _object(needed: Mapping[str, Check], optional: Mapping[str, Check] | None = 
     return _Object(object_of({**fields, **{name: Field(check) for name, check in (optional or {}).items()}}, is_open=True))
 
 
-def _call_of_tool() -> Check:
-    """A call in a message of the model; its type may be missing, as there is only one."""
-    return _Object(object_of({"id": Field(string, required=True), "type": Field(_FUNCTION, default="function"),
-                              "function": Field(_CALLED, required=True)}, is_open=True))
-
-
 def _forms(tag: str, forms: Mapping[str, tuple[Mapping[str, Check], Mapping[str, Check]]]) -> Check:
-    """forms: name -> (members that must be there, others)."""
+    """Return a check of tagged objects. forms: name -> (required members, optional members)."""
     return _Tagged(tag, {name: _object({tag: one_of(name), **needed}, optional) for name, (needed, optional) in forms.items()})
 
 
@@ -116,20 +110,23 @@ _USER_CONTENT = _TextOr(array_of(_forms("type", {
 })))
 _ASSISTANT_CONTENT = _TextOr(array_of(_forms("type", {"text": _TEXT_PART, "refusal": ({"refusal": string}, {})})))
 _CALLED = _object({"name": string, "arguments": string})
+# A tool call in a message of the model; its type may be missing, because only one type exists.
+_TOOL_CALL = _Object(object_of({"id": Field(string, required=True), "type": Field(_FUNCTION, default="function"),
+                                "function": Field(_CALLED, required=True)}, is_open=True))
 _MESSAGE = _forms("role", {
     "developer": ({"content": _TEXTS}, {"name": string}),
     "system": ({"content": _TEXTS}, {"name": string}),
     "user": ({"content": _USER_CONTENT}, {"name": string}),
     "assistant": ({}, {
         "content": _ASSISTANT_CONTENT, "refusal": string, "name": string, "audio": _object({"id": string}),
-        "tool_calls": array_of(_call_of_tool()), "function_call": _CALLED}),
+        "tool_calls": array_of(_TOOL_CALL), "function_call": _CALLED}),
     "tool": ({"content": _TEXTS, "tool_call_id": string}, {}),
     "function": ({"name": string}, {"content": string}),
 })
 _VOICES = ("alloy", "ash", "ballad", "coral", "echo", "sage", "shimmer", "verse")
 _FORMATS = ("wav", "mp3", "flac", "opus", "pcm16")
 _SCHEMA = _object({"name": string}, {"description": string, "schema": anything, "strict": boolean})
-# The members in the order in which they are sent; those that must be there, and the others.
+# The required and the optional members, in the order in which svcd sends them.
 _NEEDED: Mapping[str, Check] = {
     "messages": array_of(_MESSAGE),
     "model": string,
@@ -171,7 +168,7 @@ _MEMBERS = _object(_NEEDED, _OPTIONAL)
 
 
 class _Completion:
-    """The whole body. Its faults are reported as clients know them, whatever is wrong."""
+    """The whole body; every fault becomes the error that clients know."""
 
     def decode(self, value: Any, location: str) -> Any:
         try:
@@ -187,7 +184,7 @@ COMPLETION = _Completion()
 
 
 def check_kind(body: Mapping[str, Any]) -> None:
-    """Check that one answer is asked for, as a stream.
+    """Check that the client asks for one answer, as a stream.
 
     Raises unimplemented_multi_choice_chat_completions, unimplemented_non_streaming_chat_completions.
     """
@@ -200,7 +197,7 @@ def check_kind(body: Mapping[str, Any]) -> None:
 
 
 def next_request(workspace: Complete, body: Mapping[str, Any], search_tool: Json, added: Sequence[Json]) -> Json:
-    """The body of the next request to the service. added: the messages that the rounds so far have made."""
+    """Return the body of the next request to the service. added: the messages that the earlier rounds added."""
     system = {"role": system_role(workspace, body["model"]), "content": workspace["prompts"]["system"]}
     own = {"messages": [system, *body["messages"], *added], "stream": True, "stream_options": stream_options(workspace),
            "tools": [search_tool]}

@@ -1,4 +1,4 @@
-"""The services that models run at: addresses, headers, and the errors that they answer with (docs/chats.md#sources)."""
+"""The services that run models: addresses, headers, and their errors (docs/chats.md#sources)."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -10,17 +10,17 @@ from svcd.base.json_text import loads
 from svcd.chat.workspace import AZURE, MISTRAL, OPEN_AI, VLLM, Complete
 
 _USAGE = {"include_usage": True}
-# Models that know only the role `system`: these names, and those that continue one with a hyphen.
+# Models that know only the role `system`: these names, and names that continue one of them with a hyphen.
 _SYSTEM_MODELS = ("gpt-3.5", "gpt-4", "gpt-4.1", "gpt-4.5", "gpt-4o", "chatgpt-4o")
 _SYSTEM, _DEVELOPER = "system", "developer"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One kind of service.
+    """A kind of service.
 
-    base_url: where it is when a workspace does not say. reports_usage: is it asked for the number of tokens? knows_developers:
-    do its newer models take the system prompt in the role `developer`? has_flat_errors: is its error object the body itself?
+    base_url: its default address. reports_usage: whether to ask it for the number of tokens. knows_developers: whether its newer
+    models take the system prompt in the role `developer`. has_flat_errors: whether its error object is the body itself.
     """
 
     base_url: str = ""
@@ -38,7 +38,7 @@ SOURCES: Mapping[str, Source] = {
 
 
 class SourceError(NamedTuple):
-    """An error as a service says it, or in words of svcd."""
+    """An error from a service, or from svcd."""
 
     type: str
     code: str | None
@@ -47,7 +47,7 @@ class SourceError(NamedTuple):
 
 
 def url_of(workspace: Complete) -> str:
-    """The URL that completions are requested from."""
+    """Return the URL for completions."""
     source = workspace["source"]
     base = SOURCES[source].base_url if workspace["baseUrl"] is None else workspace["baseUrl"]
     base = base.removesuffix("/")
@@ -58,7 +58,7 @@ def url_of(workspace: Complete) -> str:
 
 
 def headers_of(workspace: Complete) -> dict[str, str]:
-    """The headers of a request."""
+    """Return the headers of a request."""
     headers = {"content-type": "application/json", "accept": "text/event-stream"}
     key = workspace["apiKey"] or ""
     if workspace["source"] == AZURE:
@@ -69,19 +69,19 @@ def headers_of(workspace: Complete) -> dict[str, str]:
 
 
 def stream_options(workspace: Complete) -> Mapping[str, Any] | None:
-    """The member of this name in a request; None to leave it out."""
+    """Return the member `stream_options` of a request; None to omit it."""
     return _USAGE if SOURCES[workspace["source"]].reports_usage else None
 
 
 def system_role(workspace: Complete, model: str) -> str:
-    """The role of the system prompt."""
+    """Return the role of the system prompt."""
     if not SOURCES[workspace["source"]].knows_developers:
         return _SYSTEM
     return _SYSTEM if any(model == name or model.startswith(f"{name}-") for name in _SYSTEM_MODELS) else _DEVELOPER
 
 
 def error_of(workspace: Complete, body: bytes) -> SourceError:
-    """The error that a body describes which is no stream of events."""
+    """Return the error in a body that is not a stream of events."""
     try:
         value = loads(body)
         found = value if SOURCES[workspace["source"]].has_flat_errors else value["error"]
@@ -100,15 +100,15 @@ STREAM_ENDED = SourceError("stream_ended", None, "Stream ended")
 
 
 def transport_error(reason: str) -> SourceError:
-    """No connection, or a broken one."""
+    """The error for a connection that failed or broke."""
     return SourceError("transport_error", None, reason)
 
 
 def unreadable_chunk(reason: str) -> SourceError:
-    """A chunk that is not one."""
+    """The error for an event that is not a valid chunk."""
     return SourceError("json_deserialize_error", "internal", reason)
 
 
 def unreadable_text(reason: str) -> SourceError:
-    """A stream that is not UTF-8."""
+    """The error for a stream that is not UTF-8."""
     return SourceError("invalid_utf8_error", None, reason)

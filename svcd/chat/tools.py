@@ -1,6 +1,6 @@
-"""The tools of a chat: the search tool that the model may call, and those of the client, which stand for events.
+"""The tools of a chat: the search tool that the model may call, and the tools of the client, which represent events.
 
-A client that declares one of the tools EVENTS is told what the daemon does by calls of that tool (docs/chats.md#events).
+If a client declares one of the tools EVENTS, the daemon reports its progress by calls of that tool (docs/chats.md#events).
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROGRESS, SOURCES, APPEND = EVENTS = ("_meiliSearchProgress", "_meiliSearchSourc
 
 
 class SearchableIndex(NamedTuple):
-    """An index as the model is told of it. fields: name -> frequent values."""
+    """The description of an index for the model. fields: name -> frequent values."""
 
     uid: str
     description: str
@@ -24,19 +24,19 @@ class SearchableIndex(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call of a tool by the model. id: as the model named it; arguments: JSON text, which need not be any."""
+    """A tool call by the model. id: chosen by the model; arguments: a text that should be JSON, but may be invalid."""
 
     id: str
     name: str
     arguments: str
 
     def as_json(self) -> dict[str, Any]:
-        """As it stands in a message."""
+        """Return the call as a member of a message."""
         return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
 
 
 def wanted_events(tools: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """The events that a client asks for. Raises bad_request, unimplemented_external_function_calling."""
+    """Return the events that a client asks for. Raises bad_request, unimplemented_external_function_calling."""
     wanted = set()
     for tool in tools:
         name = tool["function"]["name"]
@@ -49,7 +49,7 @@ def wanted_events(tools: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 
 
 def search_tool(workspace: Complete, indexes: Sequence[SearchableIndex]) -> dict[str, Any]:
-    """The declaration of the search tool, as a request has it."""
+    """Return the declaration of the search tool for a request."""
     prompts = workspace["prompts"]
     return {"type": "function", "function": {
         "name": SEARCH,
@@ -75,29 +75,29 @@ def _frequent_values(index: SearchableIndex) -> str:
     return f"\n## Facet distributions of the {index.uid} index\n{lines}\n"
 
 
-# Messages of a conversation, and what clients are told of them
+# Messages of a conversation, and events for clients
 
 
 def calls_message(calls: Iterable[Call]) -> dict[str, Any]:
-    """The message of the model that calls tools."""
+    """Return the message of the model that calls tools."""
     return {"role": "assistant", "tool_calls": [call.as_json() for call in calls]}
 
 
 def told_message(call: Call, content: str) -> dict[str, Any]:
-    """The message that answers a call."""
+    """Return the message that answers a call."""
     return {"role": "tool", "content": content, "tool_call_id": call.id}
 
 
 def progress(call: Call) -> str:
-    """The arguments of the event of a call that begins."""
+    """Return the arguments of the event for a call that begins."""
     return dumps({"call_id": call.id, "function_name": call.name, "function_arguments": call.arguments})
 
 
 def sources(call: Call, hits: Sequence[str]) -> str:
-    """The arguments of the event of the documents that were found. hits: JSON texts."""
+    """Return the arguments of the event for the found documents. hits: JSON texts."""
     return f'{{"call_id":{dumps(call.id)},"sources":[{",".join(hits)}]}}'
 
 
 def appended(message: Mapping[str, Any]) -> str:
-    """The arguments of the event of a new message."""
+    """Return the arguments of the event for a new message."""
     return dumps(message)

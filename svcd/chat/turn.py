@@ -1,8 +1,8 @@
 """One turn of a chat: from the messages of a client to the end of the model's answer, over some rounds (docs/chats.md#a-turn).
 
-A round is one request to the service. A turn says what to request (`request()`), is given each event of the answer
-(`receive()`) and how the answer ended (`end_round()` or `fail()`), and yields what the client gets. It calls the search that it
-was given, and has no other effect; who opens connections and sends bytes is not its concern.
+A round is one request to the service. A turn builds the request (`request()`), takes each event of the reply (`receive()`) and
+its end (`end_round()` or `fail()`), and yields the chunks for the client. Its only effect is to call the search function; the
+caller opens connections and sends bytes.
 
     has_next ──request()──> receiving ──receive()──┐
        ▲                        ▲ └────────────────┘
@@ -29,8 +29,8 @@ Json = dict[str, Any]
 
 
 class Found(NamedTuple):
-    """The outcome of a search call. told: what the model is told. hits: JSON texts of the documents that the client may see,
-    None when the search did not run. error: what the client is told of a failure."""
+    """The outcome of a search call. told: the message for the model. hits: JSON texts of the documents that the client may see,
+    None if the search did not run. error: the error for the client."""
 
     told: str
     hits: Sequence[str] | None = None
@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 
 class Conversation(NamedTuple):
-    """What a turn begins with. body: the checked request; events: that the client asks for; search_tool: its declaration."""
+    """The input of a turn. body: the checked request; events: requested by the client; search_tool: its declaration."""
 
     workspace: Complete
     body: Mapping[str, Any]
@@ -55,7 +55,7 @@ def _new_id() -> str:
 
 
 class Turn:
-    """The state of one turn. search: runs a call of the search tool; count: is given each number of tokens."""
+    """The state of a turn. search: runs a call of the search tool; count: called with each usage that the service reports."""
 
     def __init__(self, begun: Conversation, search: Search, count: Callable[[Usage], None] = lambda usage: None,
                  new_id: NewId = _new_id) -> None:
@@ -66,19 +66,19 @@ class Turn:
         self._count = count
         self._new_id = new_id
         self._rounds = 0
-        self._added: list[Json] = []  # messages since the client's
+        self._added: list[Json] = []  # messages after the client's messages
         self._calls = _Calls()
-        self._last: Chunk | None = None  # of this round, the last one with a choice
+        self._last: Chunk | None = None  # the last chunk of this round with a choice
 
     def request(self) -> Json:
-        """The body of the next request."""
+        """Return the body of the next request."""
         self._rounds += 1
         self.is_receiving, self._last = True, None
         begun = self._begun
         return next_request(begun.workspace, begun.body, begun.search_tool, self._added)
 
     def receive(self, text: str) -> Iterator[Json]:
-        """What the client gets for one event of the service; searches run between its elements."""
+        """Take an event of the service, and yield the chunks for the client; searches run between them."""
         if text == DONE:
             self.is_receiving = False
             return
@@ -102,7 +102,7 @@ class Turn:
             yield chunk.shown
 
     def end_round(self) -> Iterator[Json]:
-        """The service has said all of its answer. Nothing follows a failure."""
+        """End a round after the whole reply of the service; does nothing after a failure."""
         if not self.has_next:
             return
         if self._calls and self._last is not None:
@@ -111,18 +111,20 @@ class Turn:
         self.has_next = wants_more and self._rounds < MOST_ROUNDS
 
     def fail(self, error: SourceError) -> Iterator[Json]:
-        """The service cannot answer, or has stopped: the turn is over."""
+        """End the turn, because the service cannot reply or has stopped."""
         self.has_next = self.is_receiving = False
         yield self._error(error)
 
     # Calls
 
     def _run_calls(self, chunk: Chunk) -> Iterator[Json]:
-        """Run what was collected. chunk: has set it off."""
+        """Run the collected calls. chunk: the chunk that caused the run."""
         calls = self._calls.taken()
         searches = [call for call in calls if call.name == tools.SEARCH]
-        if not searches:  # a message without calls would be refused
-            self._added += [tools.calls_message(calls), *(tools.told_message(call, _no_tool(call)) for call in calls)]
+        if not searches:  # the service would refuse a message without calls
+            self._added.append(tools.calls_message(calls))
+            self._added += [tools.told_message(call, f"There is no tool `{call.name}`: the only one is `{tools.SEARCH}`.")
+                            for call in calls]
             return
         self._added.append(tools.calls_message(searches))
         for call in searches:
@@ -151,7 +153,7 @@ class Turn:
 
 
 class _Calls:
-    """Calls that arrive in parts; true when there are any."""
+    """Tool calls that arrive in parts; true if it has collected any."""
 
     def __init__(self) -> None:
         self._by_place: dict[int, Call] = {}
@@ -160,18 +162,14 @@ class _Calls:
         return bool(self._by_place)
 
     def add(self, parts: Sequence[CallPart]) -> None:
-        """Add the parts of one chunk, of which there may be none."""
+        """Add the parts of a chunk, possibly none."""
         for part in parts:
             known = self._by_place.get(part.place)
             self._by_place[part.place] = Call(part.id, part.name, part.arguments) if known is None else \
                 known._replace(arguments=known.arguments + part.arguments)
 
     def taken(self) -> list[Call]:
-        """The calls in their order; collecting begins anew."""
+        """Return the collected calls in order, and remove them."""
         calls = [self._by_place[place] for place in sorted(self._by_place)]
         self._by_place = {}
         return calls
-
-
-def _no_tool(call: Call) -> str:
-    return f"There is no tool `{call.name}`: the only one is `{tools.SEARCH}`."

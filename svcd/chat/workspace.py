@@ -1,6 +1,7 @@
-"""The settings of a chat workspace: members, checks, defaults, merging, and their form in answers and dumps.
+"""The settings of a chat workspace: members, checks, defaults, merging, and their form in responses and dumps.
 
-*Stored* settings contain only what was set; *complete* ones have every member, unset ones as None. See docs/chats.md#workspaces.
+*Stored* settings contain only the members that were set; *complete* ones have every member, None for unset ones. See
+docs/chats.md#workspaces.
 """
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _PROMPT_CODES = {
     "system": "system", "searchDescription": "search_description", "searchQParam": "search_query_param",
     "searchFilterParam": "search_filter_param", "searchIndexUidParam": "search_index_uid_param",
 }
-# Of some sources, the members that must be set.
+# The required members of some sources.
 _NEEDED = {AZURE: ("baseUrl", "deploymentId", "apiVersion"), VLLM: ("baseUrl",)}
 
 
@@ -35,22 +36,27 @@ CHANGE = object_of({  # in the order of answers and messages
     "projectId": _text("project_id", "Project, sent to all but azureOpenAi."),
     "apiVersion": _text("api_version", "Version of the interface of azureOpenAi."),
     "deploymentId": _text("deployment_id", "Deployment at azureOpenAi."),
-    "baseUrl": _text("base_api", "What the address of the service begins with."),
+    "baseUrl": _text("base_api", "Base address of the service."),
     "apiKey": _text("api_key", "The key of the service; answers show its first characters."),
     "prompts": Field(nullable(object_of({
         name: _text(f"{code}_prompt", "Null for the default text.") for name, code in _PROMPT_CODES.items()})),
-        about="What the model is told."),
+        about="The prompts for the model."),
 })
 _MEMBERS = ("source", "orgId", "projectId", "apiVersion", "deploymentId", "baseUrl", "apiKey")
 
 
 def merged(stored: Stored, change: Mapping[str, Any]) -> dict[str, Any]:
-    """The stored settings after a change: absent members stay, None resets one. Raises bad_request."""
+    """Return the stored settings after a change: absent members stay, None resets a member. Raises bad_request."""
     after = {**stored, **change}
     if change.get("prompts") is not None:
         after["prompts"] = _given({**stored.get("prompts", {}), **change["prompts"]})
     after = _given(after)
-    _check_source(after)
+    source = after.get("source", OPEN_AI)
+    needed = _NEEDED.get(source, ())
+    if any(name not in after for name in needed):
+        quoted = [f"`{name}`" for name in needed]
+        listed = quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])}, and {quoted[-1]}"
+        raise ApiError("bad_request", f"{source} requires setting a valid {listed}")
     return after
 
 
@@ -58,23 +64,14 @@ def _given(members: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _check_source(stored: Stored) -> None:
-    source = stored.get("source", OPEN_AI)
-    needed = _NEEDED.get(source, ())
-    if any(name not in stored for name in needed):
-        quoted = [f"`{name}`" for name in needed]
-        listed = quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])}, and {quoted[-1]}"
-        raise ApiError("bad_request", f"{source} requires setting a valid {listed}")
-
-
 def complete(stored: Stored) -> Complete:
-    """Every member, defaults filled in, with the key in clear, as a dump has them."""
+    """Return every member with defaults filled in and the key in clear text, as in a dump."""
     members = {name: stored.get(name) for name in _MEMBERS}
     return {**members, "source": stored.get("source", OPEN_AI), "prompts": {**DEFAULTS, **stored.get("prompts", {})}}
 
 
 def shown(stored: Stored) -> Complete:
-    """Every member as an answer shows it: of the key a few characters."""
+    """Return every member as responses show it, with a few characters of the key."""
     members = complete(stored)
     key = members["apiKey"]
     return members if key is None else {**members, "apiKey": redacted_secret(key)}
@@ -88,7 +85,7 @@ _SUFFIX = ".json"
 
 
 def dump_entry(uid: str, stored: Stored) -> tuple[str, Complete]:
-    """(name of the file, its JSON value). A uid that is too long for a name stands in the value."""
+    """Return (name of the file, its JSON value). The value has the uid if that is too long for a name."""
     name = "".join(_ESCAPES.get(character, character) for character in uid)
     if len(name.encode()) <= _MOST_NAME_BYTES:
         return name + _SUFFIX, complete(stored)
@@ -98,7 +95,7 @@ def dump_entry(uid: str, stored: Stored) -> tuple[str, Complete]:
 
 
 def from_dump(file_name: str, value: Any) -> tuple[str, dict[str, Any]]:
-    """(uid, stored settings) of a file of a dump. Raises FieldError, and KeyError without source."""
+    """Return (uid, stored settings) from a file of a dump. Raises FieldError, and KeyError without source."""
     uid = file_name.removesuffix(_SUFFIX)
     for character, escape in reversed(_ESCAPES.items()):
         uid = uid.replace(escape, character)
@@ -107,7 +104,7 @@ def from_dump(file_name: str, value: Any) -> tuple[str, dict[str, Any]]:
     if change["source"] is None:
         raise KeyError("source")
     if change.get("prompts") is not None:
-        # A prompt that a dump lacks is empty, but for the one that older dumps cannot have.
+        # A prompt that a dump lacks is empty, except searchFilterParam, which older dumps cannot have.
         absent = dict.fromkeys(DEFAULTS.keys() - {"searchFilterParam"}, "")
         change["prompts"] = _given({**absent, **_given(change["prompts"])})
     return uid, _given(change)
