@@ -138,15 +138,13 @@ class RqliteLog:
                 return found
             if now >= deadline:
                 return []
-            self._rest(appends, _BUSY_POLL_S if now < self._busy_until else _QUIET_POLL_S, deadline)
-
-    def _rest(self, appends: int, pause_s: float, deadline: float) -> None:
-        """Wait before the next query. After an append of this node other entries may follow soon."""
-        with self._appended:
-            if not self._appended.wait_for(lambda: self._appends != appends, min(pause_s, deadline - time.monotonic())):
-                return
-        self._busy_until = time.monotonic() + _BUSY_FOR_S
-        self._closed.wait(min(_BUSY_POLL_S, deadline - time.monotonic()))
+            pause_s = min(_BUSY_POLL_S if now < self._busy_until else _QUIET_POLL_S, deadline - now)
+            with self._appended:
+                if not self._appended.wait_for(lambda: self._appends != appends, pause_s):  # noqa: B023  # called at once
+                    continue
+            # After an append of this node other entries may follow soon.
+            self._busy_until = time.monotonic() + _BUSY_FOR_S
+            self._closed.wait(min(_BUSY_POLL_S, deadline - time.monotonic()))
 
     def last(self) -> int:
         return self._query("strong", lambda rows: _number(rows[0]), [_LAST])

@@ -14,7 +14,7 @@ from svcd.cluster import copying, joining
 from svcd.cluster.content_hash import PAUSE_S, ContentHashes
 from svcd.cluster.log import Log, Unavailable
 from svcd.cluster.log_address import open_log
-from svcd.cluster.members import Member, Members
+from svcd.cluster.members import Members
 from svcd.cluster.node import RETRY_AFTER_S, Node
 from svcd.instance.applied_log import Position
 from svcd.instance.instance import Instance
@@ -91,17 +91,17 @@ class ClusterService:
         position = self.node.position
         members = self._members.all()
         last = max([position.applied, *(member.applied for member in members)])
-        return {"uid": position.log, **self.summary(), "term": position.term, "lastEntry": last,
-                "fault": self.node.fault, "nodes": [self._shown(member, last) for member in members]}
-
-    def _shown(self, member: Member, last: int) -> Mapping[str, Any]:
-        is_self = member.name == self._name
-        applied = self.node.position.applied if is_self else member.applied
-        indexes = {uid: {"lastTask": last_task, "hash": text} for uid, (last_task, text) in sorted(member.hashes.items())}
-        return {"name": member.name, "url": member.url, "version": member.version, "isLeader": member.name == self._leader(),
+        nodes = []
+        for member in members:
+            is_self = member.name == self._name
+            applied = position.applied if is_self else member.applied
+            indexes = {uid: {"lastTask": last_task, "hash": text} for uid, (last_task, text) in sorted(member.hashes.items())}
+            nodes.append({
+                "name": member.name, "url": member.url, "version": member.version, "isLeader": member.name == self._leader(),
                 "isAlive": is_self or member.is_alive, "secondsSinceSeen": round(member.age_s, 1), "applied": applied,
-                "lag": last - applied, "fault": member.fault,
-                "indexes": indexes}
+                "lag": last - applied, "fault": member.fault, "indexes": indexes})
+        return {"uid": position.log, **self.summary(), "term": position.term, "lastEntry": last, "fault": self.node.fault,
+                "nodes": nodes}
 
     def _leader(self) -> str | None:
         return self._name if self.node.is_leading() else self._members.leader()

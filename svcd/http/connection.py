@@ -73,7 +73,7 @@ class Connection(BaseHTTPRequestHandler):
         self.close_connection = False
         self.deadline = time.monotonic() + self.limits.head_s
         self._phase: Callable[[], int | None] = self._serve if received else self._handshake
-        self._received = ReceiveBuffer(transport, self.limits, lambda: self._send(CONTINUE), owner.give_lead_away)
+        self._received = ReceiveBuffer(transport, self.limits, self._send_continue, owner.give_lead_away)
         self._received.buffer += received
         self._is_answered_here = bool(received)  # the next request must not be handed off again
         self._has_answered = False
@@ -320,9 +320,9 @@ class Connection(BaseHTTPRequestHandler):
 
         self._begin_delivery(request, error_response(fault), time.perf_counter(), write)
 
-    def _send(self, content: bytes) -> None:
-        """Send all bytes, blocking. Raises OSError if the client has left or takes nothing for too long."""
-        transport, view = self.transport, memoryview(content)
+    def _send_continue(self) -> None:
+        """Send `100 Continue`, blocking. Raises OSError if the client has left or takes nothing for too long."""
+        transport, view = self.transport, memoryview(CONTINUE)
         while view:
             taken = transport.send(view)
             view = view[taken:]

@@ -48,23 +48,29 @@ class EncodedResponse(NamedTuple):
 
 def encode_response(request: Request, response: Response, *, minor: int, closes: bool) -> EncodedResponse:
     """Encode a response for a client of HTTP/1.minor. closes: whether the connection ends with it."""
-    fields = _fields(request, response)
-    body, stream = response.body, None
-    is_packed = bool(body) and response.status not in BODILESS \
-        and not any(name.lower() == "content-encoding" for name, _ in response.headers)
-    name = choose_coding(request.headers.get("accept-encoding")) if is_packed else ""
+    status, body, stream = response.status, response.body, None
+    fields = [STATUS_LINES.get(status) or f"HTTP/1.1 {status} \r\n", f"Date: {_date()}\r\n"]
+    if body and status not in BODILESS:
+        fields.append(f"Content-Type: {response.content_type}\r\n")
+    for name, value in (*response.headers, *answer_headers(request.headers)):
+        if "\n" in value or "\r" in value:
+            raise ValueError(f"header {name} with a line end: {value!r}")
+        fields.append(f"{name}: {value}\r\n")
+    is_packed = bool(body) and status not in BODILESS and not any(
+        name.lower() == "content-encoding" for name, _ in response.headers)
+    coding = choose_coding(request.headers.get("accept-encoding")) if is_packed else ""
     if is_packed:
         fields.append("Vary: Accept-Encoding\r\n")
-    if name:
-        fields.append(f"Content-Encoding: {name}\r\n")
-    if response.status in BODILESS:
+    if coding:
+        fields.append(f"Content-Encoding: {coding}\r\n")
+    if status in BODILESS:
         body = b""
     elif isinstance(body, bytes):
-        body = content_coding.pack(name, body) if name else body
+        body = content_coding.pack(coding, body) if coding else body
         fields.append(f"Content-Length: {len(body)}\r\n")
     else:
         pack = content_coding.pack_portions if isinstance(body, Portions) else content_coding.pack_stream
-        stream = pack(name, body) if name else iter(body)
+        stream = pack(coding, body) if coding else iter(body)
         stream, body, closes = (_chunks(stream) if minor else stream), b"", closes or not minor
         fields.append("Transfer-Encoding: chunked\r\n" if minor else "")
     if closes:
@@ -82,19 +88,6 @@ def error_response(error: ApiError) -> Response:
     """Return the error object of an ApiError as a response."""
     text = json.dumps(error.as_json(), ensure_ascii=False, separators=(",", ":"))
     return Response(error.status, text.encode("utf-8", "replace"), headers=error.headers)
-
-
-def _fields(request: Request, response: Response) -> list[str]:
-    """Return the status line and the header lines that do not depend on how the body is sent."""
-    status = response.status
-    fields = [STATUS_LINES.get(status) or f"HTTP/1.1 {status} \r\n", f"Date: {_date()}\r\n"]
-    if response.body and status not in BODILESS:
-        fields.append(f"Content-Type: {response.content_type}\r\n")
-    for name, value in (*response.headers, *answer_headers(request.headers)):
-        if "\n" in value or "\r" in value:
-            raise ValueError(f"header {name} with a line end: {value!r}")
-        fields.append(f"{name}: {value}\r\n")
-    return fields
 
 
 def _chunks(pieces: Iterator[bytes]) -> Iterator[bytes]:

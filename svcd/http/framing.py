@@ -264,7 +264,16 @@ class ChunkedBody:
         self.is_over = False
 
     def __iter__(self) -> Iterator[bytes]:
-        while size := self._read_chunk_size():
+        while True:
+            line = CHUNK_LINE.fullmatch(self._wire.take_line(MAX_CHUNK_LINE))
+            if line is None:
+                raise HttpError(400, "The size of a chunk of the body is malformed: expected hexadecimal digits.")
+            self._extensions += len(line[2] or b"")
+            if self._extensions > MAX_EXTENSIONS:
+                raise HttpError(400, f"There are too many chunk extensions: at most {MAX_EXTENSIONS} bytes are read.")
+            size = int(line[1], 16)
+            if not size:
+                break
             while size:
                 piece = self._wire.take(min(size, PIECE))
                 size -= len(piece)
@@ -272,22 +281,13 @@ class ChunkedBody:
             if self._wire.take_line(2) != b"\r\n":
                 raise HttpError(400, "A chunk of the body is longer than its size says.")
         trailer_bytes = 0
-        while (line := self._wire.take_line(MAX_TRAILER)) != b"\r\n":
-            trailer_bytes += len(line)
+        while (trailer := self._wire.take_line(MAX_TRAILER)) != b"\r\n":
+            trailer_bytes += len(trailer)
             if trailer_bytes >= MAX_TRAILER:
                 raise HttpError(431, f"The trailer of the body is too long: at most {MAX_TRAILER} bytes are read.")
-            if not TRAILER_LINE.fullmatch(line):
+            if not TRAILER_LINE.fullmatch(trailer):
                 raise HttpError(400, "The trailer of the body is malformed: expected `name: value`.")
         self.is_over = True
-
-    def _read_chunk_size(self) -> int:
-        line = CHUNK_LINE.fullmatch(self._wire.take_line(MAX_CHUNK_LINE))
-        if line is None:
-            raise HttpError(400, "The size of a chunk of the body is malformed: expected hexadecimal digits.")
-        self._extensions += len(line[2] or b"")
-        if self._extensions > MAX_EXTENSIONS:
-            raise HttpError(400, f"There are too many chunk extensions: at most {MAX_EXTENSIONS} bytes are read.")
-        return int(line[1], 16)
 
 
 FramedBody = SizedBody | ChunkedBody

@@ -508,7 +508,8 @@ class Server(HTTPServer):
     def _sweep(self) -> None:
         """Close connections past their deadline; unless the server stops, dismiss spare threads and call on_idle, on_sweep."""
         now = time.monotonic()
-        for pollable in (*self._poller.take_out_where(lambda pollable: pollable.deadline < now and not _awaits_thread(pollable)),
+        for pollable in (*self._poller.take_out_where(lambda pollable: pollable.deadline < now and not (
+                isinstance(pollable, Connection) and pollable.awaits_thread())),
                          *self._delivery_thread.poller.take_out_where(lambda pollable: pollable.deadline < now)):
             connection = cast(Connection, pollable)  # a listener never expires
             connection.expire()
@@ -601,10 +602,6 @@ def _is_idle_connection(pollable: Pollable) -> bool:
 
 def _is_unused_connection(pollable: Pollable) -> bool:
     return isinstance(pollable, Connection) and pollable.has_no_request()
-
-
-def _awaits_thread(pollable: Pollable) -> bool:
-    return isinstance(pollable, Connection) and pollable.awaits_thread()
 
 
 def _is_between_requests(pollable: Pollable) -> bool:

@@ -216,7 +216,11 @@ def listen(host: str, port: int) -> list[socket.socket]:
     if not 0 <= port <= LAST_PORT:  # getaddrinfo would cut it to 16 bits
         raise ListenError(f"cannot listen on {Address(host, port)}: ports end at {LAST_PORT}")
     try:
-        first, *others = _resolved(host, port)
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        unique: list[SocketAddress] = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+        # 127.0.0.1 first: more clients try only 127.0.0.1 than only ::1.
+        first, *others = sorted(unique, key=lambda place: place[0] != socket.AF_INET) if host.lower() == "localhost" \
+            else unique[:1]
         sockets = [_listening(first)]
         for family, (other, *_) in others:
             sockets += _listen_too(family, other, sockets[0])
@@ -227,16 +231,6 @@ def listen(host: str, port: int) -> list[socket.socket]:
             reason = os.strerror(failure.errno).lower() if failure.errno else str(failure)
         raise ListenError(f"cannot listen on {Address(host, port)}: {reason}") from failure
     return sockets
-
-
-def _resolved(host: str, port: int) -> list[SocketAddress]:
-    """Return the pairs (family, address) to listen on; the first one must succeed."""
-    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    unique: list[SocketAddress] = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
-    if host.lower() != "localhost":
-        return unique[:1]
-    # 127.0.0.1 first: more clients try only 127.0.0.1 than only ::1.
-    return sorted(unique, key=lambda place: place[0] != socket.AF_INET)
 
 
 def _listening(place: SocketAddress) -> socket.socket:

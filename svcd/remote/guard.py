@@ -157,7 +157,14 @@ class Guard:
             if left <= 0:
                 break
             try:
-                return self._connected(address, port, left)
+                opened = self.open_socket(socket.AF_INET if address.version == 4 else socket.AF_INET6)
+                try:
+                    opened.settimeout(left)
+                    opened.connect((str(address), port))
+                    return opened
+                except BaseException:
+                    opened.close()
+                    raise
             except OSError as error:
                 failure = error
         raise failure or TimeoutError("timed out")
@@ -176,13 +183,3 @@ class Guard:
             raise ForbiddenAddress(f"{shown} is {blocked_kind(first, self.allowed)}: such are called only when "
                                    f"{OPTION} names their network", is_literal=literal is not None)
         return permitted
-
-    def _connected(self, address: Address, port: int, timeout_s: float) -> socket.socket:
-        opened = self.open_socket(socket.AF_INET if address.version == 4 else socket.AF_INET6)
-        try:
-            opened.settimeout(timeout_s)
-            opened.connect((str(address), port))
-        except BaseException:
-            opened.close()
-            raise
-        return opened

@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -149,8 +148,13 @@ class RemoteCalls:
     def _run(self, exchange: Exchange, read: Callable[[Any], T], pending: Pending[T]) -> None:
         """The main function of the thread of a call."""
         try:
-            with self._slot():
+            if self._slots is not None and not self._slots.acquire(timeout=max(0.0, self._left_s())):
+                raise remote_errors.late()
+            try:
                 pending.end(self._tried(exchange, read))
+            finally:
+                if self._slots is not None:
+                    self._slots.release()
         except ApiError as error:
             pending.fail(error)
         except BaseException:
@@ -158,19 +162,6 @@ class RemoteCalls:
             raise
         finally:
             _free.release()
-
-    @contextmanager
-    def _slot(self) -> Iterator[None]:
-        """Wait until the number of concurrent calls allows this one. Raises remote_timeout."""
-        if self._slots is None:
-            yield
-            return
-        if not self._slots.acquire(timeout=max(0.0, self._left_s())):
-            raise remote_errors.late()
-        try:
-            yield
-        finally:
-            self._slots.release()
 
     def _tried(self, exchange: Exchange, read: Callable[[Any], T]) -> T:
         """Return the first result of several tries, without pauses, because a client waits. Raises the error of the last try."""
@@ -180,36 +171,25 @@ class RemoteCalls:
             if left_s <= 0:
                 raise remote_errors.late()
             try:
-                return _read(exchange(left_s), read)
+                answer = exchange(left_s)
             except Undelivered as failure:
                 error = remote_errors.error_of_failure(failure)
                 if failure.is_final:
                     break
-            except _Unusable as unusable:
-                error = unusable.error
+                continue
+            if answer.status >= 400:
+                error = remote_errors.error_of_status(answer.status, remote_errors.quoted_reply(answer.body))
+                if answer.status < 500:
+                    break
+                continue
+            try:
+                return read_answer(answer.body, read)
+            except ValueError:
+                error = remote_errors.unreadable(remote_errors.quoted_reply(answer.body))
         raise error
 
     def _left_s(self) -> float:
         return self._deadline - self._clock()
-
-
-class _Unusable(Exception):
-    """A response that the next try may replace by a better one. error: the error of the call after the last try."""
-
-    def __init__(self, error: ApiError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-def _read(answer: Answer, read: Callable[[Any], T]) -> T:
-    """Return `read` of the content of a response. Raises ApiError, and _Unusable if the next try may succeed."""
-    if answer.status >= 400:
-        error = remote_errors.error_of_status(answer.status, remote_errors.quoted_reply(answer.body))
-        raise _Unusable(error) if answer.status >= 500 else error
-    try:
-        return read_answer(answer.body, read)
-    except ValueError:
-        raise _Unusable(remote_errors.unreadable(remote_errors.quoted_reply(answer.body))) from None
 
 
 def _address(url: str, path: str) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from svcd.base import logs, quantities
-from svcd.instance.webhooks import Notice, NoticeRemoved, Outbox, Webhooks
+from svcd.instance.webhooks import NoticeRemoved, Outbox, Webhooks
 from svcd.remote import Undelivered
 
 FIRST_PAUSE_S = 1.0
@@ -64,7 +64,13 @@ class WebhookDelivery:
         except NoticeRemoved:
             return 0.0
         except Undelivered as failure:
-            return self._failed(notice, str(failure))
+            note = logs.debug if self._failing_since is not None else logs.warn
+            note("webhook not reached, will be retried", webhook=self._uuid, batch=notice.batch_uid, reason=str(failure))
+            given_up = self._outbox.mark_failed(self._uuid, notice, str(failure), now=self._now(), given_up_after=GIVEN_UP_AFTER)
+            if given_up:
+                logs.error("webhook not reached, given up; it can be replayed", webhook=self._uuid, batches=given_up,
+                           reason=str(failure))
+            return self.pause_s()
         self._outbox.mark_delivered(self._uuid, notice)
         if self._failing_since is not None:
             logs.info("webhook reached again", webhook=self._uuid,
@@ -84,14 +90,6 @@ class WebhookDelivery:
         failing_s = (now - self._failing_since) / quantities.SECOND
         return min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, failing_s * PAUSE_SHARE))
 
-    def _failed(self, notice: Notice, reason: str) -> float:
-        note = logs.debug if self._failing_since is not None else logs.warn
-        note("webhook not reached, will be retried", webhook=self._uuid, batch=notice.batch_uid, reason=reason)
-        given_up = self._outbox.mark_failed(self._uuid, notice, reason, now=self._now(), given_up_after=GIVEN_UP_AFTER)
-        if given_up:
-            logs.error("webhook not reached, given up; it can be replayed", webhook=self._uuid, batches=given_up,
-                       reason=reason)
-        return self.pause_s()
 
 @dataclass
 class _DeliveryThread:
@@ -168,17 +166,16 @@ class WebhookNotifier:
         with self._changed:
             sender = self._sender = self._sender or self._make_sender()
         delivery = WebhookDelivery(webhook_uuid, self._webhooks, self._outbox, sender)
-        while self._wait_for_next_step(webhook_uuid, delivery, self._guarded_step(delivery)):
-            pass
-
-    def _guarded_step(self, delivery: WebhookDelivery) -> float | None:
-        try:
-            return delivery.step() if self.may_deliver() else None
-        except Exception as bug:  # or a full disk
-            if self._is_closed:
-                return None
-            self._on_bug(bug)
-            return delivery.pause_s()
+        has_next = True
+        while has_next:
+            pause_s = None
+            try:
+                pause_s = delivery.step() if self.may_deliver() else None
+            except Exception as bug:  # or a full disk
+                if not self._is_closed:
+                    self._on_bug(bug)
+                    pause_s = delivery.pause_s()
+            has_next = self._wait_for_next_step(webhook_uuid, delivery, pause_s)
 
     def _wait_for_next_step(self, webhook_uuid: str, delivery: WebhookDelivery, pause_s: float | None) -> bool:
         """Wait until the next step is due. Returns False if the thread has to end."""
