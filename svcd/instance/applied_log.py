@@ -1,8 +1,8 @@
-"""What instance.sqlite holds of the log that several nodes share: how far it is applied, and the batches that have begun.
+"""The part of the replicated log in instance.sqlite: how far the log is applied, and the batches that have begun.
 
-A node is in the state that follows from the entries up to `applied`; both are written in the same transaction. A batch has begun
-when the log says so; from then on every node runs it, and keeps its row until it has run it and knows from the log how the batch
-ended. See docs/cluster.md#entries.
+The state of a node follows from the entries up to `applied`; both are written in the same transaction. A batch begins with an
+entry of the log; from then on every node runs it, and keeps its row until it has run the batch and has read from the log how the
+batch ended. See docs/cluster.md#entries.
 """
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from svcd.index.connections import open_reader
 
 
 class ClusterStopped(Exception):
-    """The node stops; a batch that has begun goes on after the next start."""
+    """The node stops; a batch that has begun continues after the next start."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """How far a log is applied. log: its uid. term: of the newest lease. moment: of the newest change, which only grows."""
+    """How far a log is applied. log: its uid. term: of the newest lease. moment: of the newest change; it never decreases."""
 
     log: str
     applied: int = 0
@@ -34,7 +34,7 @@ class Position:
 
 @dataclass(frozen=True)
 class BegunBatch:
-    """A batch that the log has begun. end: what the log says of its end, None before."""
+    """A batch that the log has begun. end: its end as the log has it; None before."""
 
     uid: int
     tasks: Sequence[int]
@@ -45,13 +45,13 @@ class BegunBatch:
 
 
 def position(connection: sqlite3.Connection) -> Position | None:
-    """The position, None in a data folder that is of no cluster."""
+    """Return the position; None in a data folder outside any cluster."""
     row = connection.execute("SELECT log, applied, term, moment FROM log_position").fetchone()
     return Position(*row) if row else None
 
 
 def position_of(path: Path) -> Position | None:
-    """The position in a closed instance.sqlite; None without the file, and for one of no cluster or of before there were any."""
+    """Return the position in a closed instance.sqlite; None without the file, outside any cluster, and in older formats."""
     if not files.exists(path):
         return None
     with closing(open_reader(path)) as reader:
@@ -66,7 +66,7 @@ def set_position(connection: sqlite3.Connection, at: Position) -> None:
 
 
 def begun_batches(connection: sqlite3.Connection) -> list[BegunBatch]:
-    """The batches that have begun and not ended here, oldest first."""
+    """Return the batches that have begun and not ended on this node, oldest first."""
     return [BegunBatch(uid, numbers(json.loads(tasks)), shape, strategy, started_at, json.loads(end) if end else None)
             for uid, tasks, shape, strategy, started_at, end in connection.execute(
                 "SELECT uid, tasks, shape, strategy, started_at, end FROM begun_batches ORDER BY uid")]
@@ -79,31 +79,31 @@ def add_begun(connection: sqlite3.Connection, batch: BegunBatch) -> None:
 
 
 def set_end(connection: sqlite3.Connection, uid: int, end: Mapping[str, Any]) -> bool:
-    """Inside a transaction: store what the log says of the end of a batch, once; False for an unknown one, or a second end."""
+    """Inside a transaction: store the end of a batch. Return False for an unknown batch, and for a second end."""
     return bool(connection.execute("UPDATE begun_batches SET end = ? WHERE uid = ? AND end IS NULL",
                                    (json.dumps(end), uid)).rowcount)
 
 
 def remove_begun(connection: sqlite3.Connection, uid: int) -> None:
-    """Inside a transaction: a batch has ended here."""
+    """Inside a transaction: remove a batch that has ended on this node."""
     connection.execute("DELETE FROM begun_batches WHERE uid = ?", (uid,))
 
 
 def next_batch(connection: sqlite3.Connection) -> int:
-    """The uid of the next batch: the same on every node, because it is above those that ended here or have begun."""
+    """Return the uid of the next batch, above all batches that ended here or have begun: the same on every node."""
     highest = [connection.execute(f"SELECT max({column}) FROM {table}").fetchone()[0]
                for column, table in (("uid", "batches"), ("batch_uid", "tasks"), ("uid", "begun_batches"))]
     return 1 + max((each for each in highest if each is not None), default=-1)
 
 
 def leave(connection: sqlite3.Connection) -> None:
-    """Inside a transaction: be of no cluster any more."""
+    """Inside a transaction: leave the cluster."""
     connection.execute("DELETE FROM log_position")
     connection.execute("DELETE FROM begun_batches")
 
 
 def ranges(uids: Iterable[int]) -> list[list[int]]:
-    """Ascending numbers as pairs of first and last: a batch of many tasks takes few bytes in the log."""
+    """Return ascending numbers as pairs of first and last, so that a batch of many tasks takes few bytes in the log."""
     found: list[list[int]] = []
     for uid in uids:
         if found and uid == found[-1][1] + 1:
@@ -114,5 +114,5 @@ def ranges(uids: Iterable[int]) -> list[list[int]]:
 
 
 def numbers(pairs: Iterable[Sequence[int]]) -> list[int]:
-    """The opposite of ranges()."""
+    """Return the numbers in pairs of first and last, the inverse of ranges()."""
     return [uid for first, last in pairs for uid in range(first, last + 1)]

@@ -1,7 +1,7 @@
 """Read-only access to a data folder: the list of indexes, their contents, keys and features.
 
-Files are opened read-only, so any number of processes (the search workers) may use a folder at once. The process that
-writes uses the subclass svcd.instance.instance.Instance. See docs/tasks-and-batches.md#data-folder.
+Files are opened read-only, so any number of processes (the search workers) may use a folder at the same time. The writing
+process uses the subclass svcd.instance.instance.Instance. See docs/tasks-and-batches.md#data-folder.
 """
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from svcd.instance.network import Network
 
 
-# A request holds at most so many indexes open, and half of the readers that there may be; further ones are opened when they are
-# read.
+# A request holds at most MAX_OPEN_INDEXES indexes open, and at most half of the reader pool; it opens further indexes when it
+# reads them.
 MAX_OPEN_INDEXES = 64
 
-_HIDDEN = "."  # first character of the uids of indexes that svcd keeps for itself
-_MAX_STATES = 1000  # of indexes that are remembered
+_HIDDEN = "."  # first character of the uids of internal indexes
+_MAX_STATES = 1000  # cached states of indexes
 _LAST_UPDATE = f"SELECT max(updated_at) FROM indexes WHERE uid NOT LIKE '{_HIDDEN}%'"
 _UUID = "SELECT uuid FROM indexes WHERE uid = ?"
 _STATE = "SELECT key, value FROM meta WHERE key IN ('generation', 'primary_key')"
@@ -43,18 +43,18 @@ ReadFile = Callable[[str, str], "AbstractContextManager[IndexReader]"]
 
 
 class IndexState(NamedTuple):
-    """What answers of an index depend on. state: as IndexReader.state."""
+    """The state of an index on which its answers depend. state: as IndexReader.state."""
 
     state: tuple[str, int]
     primary_key: str | None
 
 
 class IndexSnapshot:
-    """The indexes of one request, as they were in one state of the list of indexes.
+    """The indexes of one request, in one state of the list of indexes.
 
     A swap or deletion during the request does not affect it: uids are resolved once, and the files stay open until it ends.
 
-    uuids: index uid -> uuid of its file, for the indexes that exist. held: open readers of the first MAX_OPEN_INDEXES.
+    uuids: index uid -> uuid of its file, for existing indexes. held: open readers of the first MAX_OPEN_INDEXES.
     """
 
     def __init__(self, uuids: Mapping[str, str], held: Mapping[str, IndexReader], read_file: ReadFile) -> None:
@@ -64,7 +64,7 @@ class IndexSnapshot:
 
     @contextmanager
     def read(self, index_uid: str) -> Iterator[IndexReader]:
-        """A reader of an index, always of the same state when it is held open. Raises index_not_found."""
+        """Give a reader of an index; an index that is held open is always read in the same state. Raises index_not_found."""
         if index_uid in self._held:
             yield self._held[index_uid]
         elif index_uid in self._uuids:
@@ -74,11 +74,11 @@ class IndexSnapshot:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
 
 
-# Bounds of what is kept between searches, in all processes together; it grows with the indexes because cached sets do.
+# Limits of the cache between searches, for all processes together; it grows with the indexes because cached sets do.
 MIN_CACHE_BYTES, MAX_CACHE_BYTES = 24 << 20, 56 << 20
-_ANSWER_PART = 4  # this fraction of it is for answers, the others for what readers cache
-_CACHE_PART = 20  # the cache may take this fraction of the bytes of all indexes that were read
-_MEMORY_PART = 8  # and this one of the memory of the machine
+_ANSWER_PART = 4  # answers may take 1/4 of the cache, readers the rest
+_CACHE_PART = 20  # the cache may take 1/20 of the bytes of all indexes that were read
+_MEMORY_PART = 8  # and 1/8 of the memory of the machine
 INDEX_COLUMNS = "uid, uuid, created_at, updated_at, primary_key, stats"  # in the order of the fields of IndexRow
 _ROWS = f"SELECT {INDEX_COLUMNS} FROM indexes WHERE uid IN (SELECT value FROM json_each(?)) ORDER BY uid"
 
@@ -103,26 +103,26 @@ class IndexRow:
 class DataFolderReader:
     """Reads an existing data folder, which another process may be writing.
 
-    keys: read from disk at each call. features: name -> state of every feature that was ever switched; kept up to date by
-    Instance in the writing process and by use_features() in the others.
+    keys: read from disk at each call. features: name -> state of every feature that was ever switched; Instance updates it in
+    the writing process, use_features() in the other processes.
     """
 
     def __init__(self, path: Path, features: Mapping[str, bool | None] | None = None) -> None:
         self.path = path
-        self._cache_bytes: int | None = None  # that the caches of all processes may take, None to follow the indexes
+        self._cache_bytes: int | None = None  # limit for the caches of all processes; None follows the size of the indexes
         self._instance_path, self._index_folder = str(path / "instance.sqlite"), str(path / "indexes")
-        self._sizes: dict[str, int] = {}  # uuid -> bytes of its file when it was read last
-        self._processes = 1  # that share the memory of the cache
-        # index uid -> its state, as long as this process knows that none changes, else None. Replaced, never cleared: a thread
-        # that was reading a state when a change began stores it in the old one.
+        self._sizes: dict[str, int] = {}  # uuid -> bytes of its file at the last read
+        self._processes = 1  # number of processes that share the cache limit
+        # index uid -> its state, while this process knows that no index changes; else None. The dict is replaced, never cleared:
+        # a thread that was reading a state when a change began stores it in the old dict.
         self._states: dict[str, IndexState] | None = None
         self._readers = ReadPool()
-        self._faults: dict[Path, tuple[Any, str | None]] = {}  # files that were looked through: state and first fault
-        self._looking = threading.Lock()  # guards them; held while a file is looked through
+        self._faults: dict[Path, tuple[Any, str | None]] = {}  # checked files: state and first fault
+        self._looking = threading.Lock()  # guards _faults; held while a file is checked
         self.keys = KeyReader(self._instance_path, self._readers)
         self._features = dict(features or {})
         self._network: Mapping[str, Any] | None = None
-        self._parsed_network: tuple[Mapping[str, Any] | None, Network] | None = None  # parsed when it is first asked for
+        self._parsed_network: tuple[Mapping[str, Any] | None, Network] | None = None  # parsed at its first use
 
     def close(self) -> None:
         """Close every file."""
@@ -130,7 +130,7 @@ class DataFolderReader:
 
     @cached_property
     def _cache(self) -> Cache:
-        # 2 MB of code, with the sets of documents: a daemon that has just started, and reads no index, does without.
+        # Imported late: 2 MB of code, which a daemon that has just started and reads no index does not need.
         from svcd.index.read_transaction import Cache
 
         return Cache(self._own_cache_bytes() - self.answer_limit)
@@ -146,41 +146,41 @@ class DataFolderReader:
         return self._own_cache_bytes() // _ANSWER_PART
 
     def share_cache(self, processes: int) -> None:
-        """Keep to an equal part of the memory that so many processes may take between searches."""
+        """Limit this process to an equal share of the cache memory. processes: number of processes that share it."""
         self._processes = processes
         self._limit_cache()
 
     def limit_cache(self, most: int | None) -> None:
-        """Keep so many bytes between searches at most, in all processes together; None to follow the size of the indexes."""
+        """Set the limit of the caches of all processes together, in bytes; None follows the size of the indexes."""
         self._cache_bytes = most
-        if "_cache" in self.__dict__:  # made when an index is read
+        if "_cache" in self.__dict__:  # created when the first index is read
             self._limit_cache()
 
     def give_back(self) -> None:
-        """After work: close spare readers, and return freed memory to the system."""
+        """Close spare readers, and return freed memory to the system; call this after work."""
         self._readers.close_spare()
         machine.give_back_memory()
 
     # Indexes
 
     def index_path(self, uuid: str) -> Path:
-        """The path of an index file."""
+        """Return the path of an index file."""
         return self.path / "indexes" / f"{uuid}.sqlite"
 
     def index(self, index_uid: str) -> IndexRow | None:
-        """The row of an index, or None."""
+        """Return the row of an index, or None."""
         with self.read_instance() as connection:
             row = connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
         return _index_row(row) if row else None
 
     def has_ended(self, task_uid: int) -> bool:
-        """Has a task ended? False for one that is not known yet."""
+        """Return whether a task has ended; False for an unknown task."""
         with self.read_instance() as connection:
             row = connection.execute("SELECT status <> 'enqueued' FROM tasks WHERE uid = ?", (task_uid,)).fetchone()
         return bool(row and row[0])
 
     def require_index(self, index_uid: str) -> IndexRow:
-        """The row of an index; index_not_found when there is none."""
+        """Return the row of an index. Raises index_not_found."""
         row = self.index(index_uid)
         if row is None:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
@@ -188,9 +188,9 @@ class DataFolderReader:
 
     def list_indexes(self, offset: int = 0, limit: int | None = None, is_allowed: Callable[[str], bool] | None = None,
                      with_hidden: bool = False) -> tuple[list[IndexRow], int]:
-        """A page of the indexes ordered by uid, and their total; indexes that `is_allowed` rejects count in neither.
+        """Return a page of the indexes that `is_allowed` accepts, ordered by uid, and their total.
 
-        with_hidden: also those that no route of indexes shows (is_hidden()).
+        with_hidden: whether to include internal indexes (is_hidden()).
         """
         with self.read_instance() as connection:
             uids = [uid for (uid,) in connection.execute("SELECT uid FROM indexes ORDER BY uid")
@@ -199,7 +199,7 @@ class DataFolderReader:
             return list(map(_index_row, connection.execute(_ROWS, (json.dumps(page),)))), len(uids)
 
     def each_index(self, is_allowed: Callable[[str], bool] = lambda index_uid: True) -> Iterator[IndexRow]:
-        """All of these indexes one by one, for the rows of ten thousand take megabytes."""
+        """Yield the allowed indexes one by one: the rows of ten thousand indexes take megabytes."""
         with self.read_instance() as connection:
             for row in connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes ORDER BY uid"):
                 if not is_hidden(row[0]) and is_allowed(row[0]):
@@ -207,8 +207,8 @@ class DataFolderReader:
 
     @contextmanager
     def read(self, index_uid: str) -> Iterator[IndexReader]:
-        """A reader of one state of an index, from first to last read. Raises index_not_found."""
-        from svcd.index.reader import IndexReader  # imported late: a start reads no index, and need not wait for it
+        """Give a reader of an index in one state, from first to last read. Raises index_not_found."""
+        from svcd.index.reader import IndexReader  # imported late: a start reads no index, and need not wait for the import
 
         while True:
             with self._told_from_damage(index_uid):
@@ -221,27 +221,29 @@ class DataFolderReader:
                         if self.is_lost(uuid):
                             raise missing_file_error(index_uid) from None
                         raise
-                    if self.file_uuid(index_uid) == uuid:  # not swapped before the reader began, and written since
+                    if self.file_uuid(index_uid) == uuid:  # else a swap came before the reader, and perhaps a write after it
                         yield reader
                         return
                 finally:
                     self._readers.end(path, connection)
 
     def is_lost(self, uuid: str) -> bool:
-        """Is the file of an index missing, or without tables, as a disk leaves it that did not write what it said it had?"""
+        """Return whether the file of an index is missing or has no tables, as after a disk that lost acknowledged writes."""
         try:
             return not self._readers.rows(f"{self._index_folder}/{uuid}.sqlite", "PRAGMA user_version")[0][0]
         except sqlite3.OperationalError:
             if files.exists(self.index_path(uuid)):
-                raise  # something else is wrong
+                raise  # another error
             return True
-        except sqlite3.DatabaseError:  # it is damaged
+        except sqlite3.DatabaseError:  # damaged, not lost
             return False
 
     @contextmanager
     def read_file(self, index_uid: str, uuid: str) -> Iterator[IndexReader]:
-        """A reader of the file that an index had when its row was read. Raises index_not_found when it was deleted since,
-        io_error when it is lost."""
+        """Give a reader of the file that an index had when its row was read.
+
+        Raises index_not_found when the index was deleted since, io_error when the file is lost.
+        """
         with ExitStack() as stack:
             try:
                 reader = stack.enter_context(self._open_file(index_uid, uuid))
@@ -256,9 +258,9 @@ class DataFolderReader:
     @contextmanager
     def read_together(self, index_uids: Iterable[str],
                       linked: Callable[[IndexReader], Iterable[str]] = lambda reader: ()) -> Iterator[IndexSnapshot]:
-        """Several indexes in one state of the list of indexes; a missing one raises index_not_found when it is read.
+        """Give several indexes in one state of the list of indexes; to read a missing index raises index_not_found.
 
-        linked: reader -> uids of further indexes that the request may read through this one (joins).
+        linked: reader -> uids of further indexes that the request may read through this index (joins).
         """
         with ExitStack() as stack:
             yield self._open_together(stack, list(dict.fromkeys(index_uids)), linked)
@@ -267,7 +269,7 @@ class DataFolderReader:
                        linked: Callable[[IndexReader], Iterable[str]]) -> IndexSnapshot:
         if len(index_uids) == 1 and (alone := self._open_alone(stack, index_uids[0], linked)):
             return alone
-        lost: set[str] = set()  # uuids that are not tried again: they were deleted, or are listed without a file
+        lost: set[str] = set()  # uuids that are not tried again: deleted, or listed without a file
         while True:
             uuids: dict[str, str] = {}
             held: dict[str, IndexReader] = {}
@@ -280,24 +282,24 @@ class DataFolderReader:
                 except sqlite3.OperationalError:
                     fresh = {uuid for uuid in uuids.values() if uuid not in lost and self.is_lost(uuid)}
                     if not fresh:
-                        raise  # all files exist: something else is wrong
+                        raise  # all files exist: another error
                     lost |= fresh
-                    continue  # in case one was deleted after the list was read
+                    continue  # a file may have been deleted after the list was read
                 with self.read_instance() as connection:
                     if uuids_of(connection, [*index_uids, *sorted(others)]) != uuids:
-                        continue  # a swap before a file was opened, which may have been written since under its other name
+                        continue  # a swap before a file was opened; since then its new name may have been written
                 stack.push(attempt.pop_all())
                 return IndexSnapshot(uuids, held, self.read_file)
 
     def _open_alone(self, stack: ExitStack, index_uid: str,
                     linked: Callable[[IndexReader], Iterable[str]]) -> IndexSnapshot | None:
-        """One index that needs no other, sooner than _open_together(); None for all that has to be looked at twice."""
+        """Open one index without links to others, faster than _open_together() would; None in all other cases."""
         if not self._readers.most_held:
             return None
         with ExitStack() as attempt:
             try:
                 reader = attempt.enter_context(self.read(index_uid))
-            except ApiError:  # it does not exist, or its file is missing
+            except ApiError:  # the index does not exist, or its file is missing
                 return None
             if any(True for _ in linked(reader)):
                 return None
@@ -313,7 +315,7 @@ class DataFolderReader:
 
     @contextmanager
     def _open_file(self, index_uid: str, uuid: str) -> Iterator[IndexReader]:
-        """A reader of one state of a file. Raises sqlite3.OperationalError when it does not exist."""
+        """Give a reader of a file in one state. Raises sqlite3.OperationalError when it does not exist."""
         from svcd.index.reader import IndexReader
 
         path = f"{self._index_folder}/{uuid}.sqlite"
@@ -329,7 +331,7 @@ class DataFolderReader:
 
     @contextmanager
     def _told_from_damage(self, index_uid: str, uuid: str | None = None) -> Iterator[None]:
-        """An error that the block raises while it reads an index becomes index_corrupted if its file is damaged."""
+        """Turn an error of the block, which reads an index, into index_corrupted if the file of the index is damaged."""
         try:
             yield
         except (ApiError, OSError):
@@ -342,7 +344,7 @@ class DataFolderReader:
             raise index_error(index_uid, fault) from error
 
     def index_fault(self, index_uid: str, error: BaseException, uuid: str | None = None) -> str | None:
-        """The fault of an index file that an error came from; None if the file is missing, or sound. It is logged once."""
+        """Return the fault of an index file that caused an error; None if the file is missing or sound. Log it once."""
         from svcd.index import damage, schema
 
         if not damage.may_be_damage(error):
@@ -356,7 +358,7 @@ class DataFolderReader:
         return fault
 
     def instance_fault(self, error: BaseException) -> str | None:
-        """The fault of instance.sqlite that an error came from; None if the file is sound."""
+        """Return the fault of instance.sqlite that caused an error; None if the file is sound."""
         from svcd.index import damage, schema
 
         if not damage.may_be_damage(error):
@@ -364,7 +366,7 @@ class DataFolderReader:
         return self._fault(Path(self._instance_path), schema.INSTANCE)
 
     def _fault(self, path: Path, kind: Any) -> str | None:
-        """The first fault of a file. To look through it may take seconds, so it is not done again while the file is the same."""
+        """Return the first fault of a file, or None. A check may take seconds, so its result is cached until the file changes."""
         from svcd.index.damage import first_fault
 
         with self._looking:
@@ -377,12 +379,12 @@ class DataFolderReader:
             return known[1]
 
     def damaged_indexes(self) -> list[str]:
-        """The uuids of the indexes of which damage was met since the start."""
+        """Return the uuids of the indexes whose files were found damaged since the start."""
         with os.scandir(self._index_folder) as entries:
             return sorted(entry.name.partition(".")[0] for entry in entries if entry.name.endswith(DAMAGED))
 
     def _begin_read(self, index_uid: str) -> tuple[str, str, sqlite3.Connection]:
-        """uuid, path and read transaction of an index; looked up again when its file was replaced in between."""
+        """Return uuid, path and read transaction of an index; look it up again when its file was replaced in between."""
         uuid = self.file_uuid(index_uid)
         while True:
             path = f"{self._index_folder}/{uuid}.sqlite"
@@ -393,7 +395,7 @@ class DataFolderReader:
                 if again == uuid:
                     if not os.path.exists(path):
                         raise missing_file_error(index_uid) from None
-                    raise  # the file exists: something else is wrong
+                    raise  # the file exists: another error
                 uuid = again
 
     def _size_cache(self, uuid: str, path: str) -> None:
@@ -409,7 +411,7 @@ class DataFolderReader:
         self._cache.limit = self._own_cache_bytes() - self.answer_limit
 
     def _own_cache_bytes(self) -> int:
-        """Bytes that this process may keep between searches."""
+        """Return the bytes that the caches of this process may take between searches."""
         most = self._cache_bytes
         if most is None:
             wanted = sum([*self._sizes.values()]) // _CACHE_PART
@@ -417,7 +419,7 @@ class DataFolderReader:
         return most // self._processes
 
     def file_uuid(self, index_uid: str) -> str:
-        """The uuid of the file of an index. Raises index_not_found."""
+        """Return the uuid of the file of an index. Raises index_not_found."""
         found = self._readers.rows(self._instance_path, _UUID, (index_uid,))
         if not found:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
@@ -425,9 +427,9 @@ class DataFolderReader:
         return uuid
 
     def index_state(self, index_uid: str) -> IndexState | None:
-        """The state that an index is in now, without a read transaction that a reader could go on in.
+        """Return the present state of an index, without opening a reader.
 
-        None if a reader has to be opened to find out, as when there is no such index.
+        None if only a reader can tell, for example when the index does not exist.
         """
         states = self._states
         state = None if states is None else states.get(index_uid)
@@ -449,17 +451,17 @@ class DataFolderReader:
         return IndexState((uuid, meta.get("generation", 0)), meta.get("primary_key"))
 
     def forget(self, uuid: str) -> None:
-        """Close connections to a deleted index and drop what is cached of it, so that its disk space is freed."""
+        """Close connections to a deleted index and drop its cache entries, so that its disk space is freed."""
         self._readers.forget(self.index_path(uuid))
         self._sizes.pop(uuid, None)
         self._cache.forget(lambda key: isinstance(key, tuple) and key[0] == uuid)
 
     def read_instance(self) -> Any:
-        """A read transaction of instance.sqlite, as a context manager that gives the connection."""
+        """Return a context manager that gives a connection with a read transaction of instance.sqlite."""
         return self._readers.transaction(self._instance_path)
 
     def last_update(self) -> int | None:
-        """When any index changed last (nanoseconds), or None."""
+        """Return when any index changed last (nanoseconds), or None."""
         with self.read_instance() as connection:
             newest: int | None = connection.execute(_LAST_UPDATE).fetchone()[0]
             return newest
@@ -467,22 +469,22 @@ class DataFolderReader:
     # Features
 
     def features(self) -> dict[str, bool | None]:
-        """Name -> state of every feature that was ever switched; None (off) for one that a dump left open."""
+        """Return name -> state of every feature that was ever switched; None (off) if a dump did not say."""
         return dict(self._features)
 
     def is_enabled(self, feature: str) -> bool:
-        """True when a feature is on."""
+        """Return whether a feature is on."""
         return bool(self._features.get(feature))
 
     def use_features(self, features: Mapping[str, bool | None]) -> None:
         """Replace the state of all features."""
-        # One assignment: readers without a lock see all of a change or nothing of it.
+        # One assignment: readers need no lock to see a change as a whole.
         self._features = dict(features)
 
     # The network
 
     def network(self) -> Network:
-        """The other instances that this one may ask; read from memory, so that each request may ask for it."""
+        """Return the other instances that this instance may call, from memory: fast enough for each request."""
         from svcd.instance.network import Network, from_json  # imported late: most instances are in no network
 
         stored, parsed = self._network, self._parsed_network
@@ -496,40 +498,40 @@ class DataFolderReader:
         return self._network
 
     def use_network(self, network: Mapping[str, Any] | None) -> None:
-        """Replace the network. network: as Network.as_json(); None for that of a new instance."""
+        """Replace the network. network: as Network.as_json(); None for the network of a new instance."""
         self._network = network
 
 
 def is_hidden(index_uid: str) -> bool:
-    """Is it an index that svcd keeps for itself? No index of a user can have such a name."""
+    """Return whether an index is internal to svcd; no index of a user can have such a name."""
     return index_uid.startswith(_HIDDEN)
 
 
 def uuids_of(connection: sqlite3.Connection, index_uids: Sequence[str]) -> dict[str, str]:
-    """index uid -> uuid, for those that exist, in the order given."""
+    """Return index uid -> uuid of the existing indexes, in the order given."""
     found = dict(connection.execute("SELECT uid, uuid FROM indexes WHERE uid IN (SELECT value FROM json_each(?))",
                                     (json.dumps(list(index_uids)),))) if index_uids else {}
     return {index_uid: found[index_uid] for index_uid in index_uids if index_uid in found}
 
 
-# Suffix of a file beside that of an index in which damage was met; the first process that met it creates the file.
+# Suffix of a marker beside a damaged index file; the first process that finds the damage creates the marker.
 DAMAGED = ".sqlite-damaged"
 
 
 def note_damage(path: Path, index_uid: str, fault: str) -> None:
-    """Log that the file of an index is damaged, once until the next start, whichever process finds it."""
+    """Log that the file of an index is damaged: once until the next start, for all processes together."""
     try:
         path.with_name(path.stem + DAMAGED).open("x").close()
     except FileExistsError:
         return
-    except OSError:  # on a full disk, or one that has become read-only
+    except OSError:  # the disk is full or read-only
         pass
     logs.error("an index is damaged: restore it from a backup, rebuild it with `svcd repair`, or delete it", index=index_uid,
                file=f"indexes/{path.name}", fault=fault)
 
 
 def _state_of(path: Path) -> tuple[int, ...] | None:
-    """Changes with each write of a database; None if there is no file."""
+    """Return a value that changes with each write of a database; None for a missing file."""
     found: list[int] = []
     for each in (path, Path(f"{path}-wal")):
         try:
@@ -543,7 +545,7 @@ def _state_of(path: Path) -> tuple[int, ...] | None:
 
 
 def missing_file_error(index_uid: str) -> ApiError:
-    """The error for an index whose file is missing, or has lost its tables."""
+    """Return the error for an index whose file is missing, or has lost its tables."""
     return ApiError("io_error", f"The file of index `{index_uid}` is missing from the data folder, or empty. Put it back, or "
                                 "delete the index.")
 

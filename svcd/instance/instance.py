@@ -1,16 +1,16 @@
-"""The data folder of the daemon: opens and locks it, writes the list of indexes, keys, features, network; owns queue and outbox.
+"""The data folder of the daemon: opens and locks it; writes the list of indexes, keys, features, network; owns queue and outbox.
 
     LOCK              locked while a daemon uses the folder
-    VERSION           the version of svcd that wrote it last
-    instance-uid      a random UUID, made once
+    VERSION           the version of svcd that wrote the folder last
+    instance-uid      a random UUID, created once
     instance.sqlite   queue, list of indexes, keys, features, network, webhooks, outbox
     indexes/          <uuid>.sqlite, one file per index
     payloads/         uploaded documents of unfinished tasks
     reserve           disk space kept for operations that free space (svcd.index.disk_space)
     unclaimed/        index files newer than instance.sqlite, which does not name them
 
-Rows of indexes change only inside Queue.finishing(), in the transaction that ends the tasks that change them. Files
-without a row are dealt with at the next start. See docs/tasks-and-batches.md#instancesqlite.
+Rows of indexes change only inside Queue.finishing(), in the transaction that ends the tasks that change them. The next start
+handles files without a row. See docs/tasks-and-batches.md#instancesqlite.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import threading
 import time
 import uuid as uuids
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ _SUFFIXES = ("", "-wal", "-shm", DAMAGED.removeprefix(".sqlite"), *kept_embeddin
 _LARGE_INDEXES = """
     SELECT uid, uuid, json_extract(stats, '$.documents') AS documents FROM indexes WHERE documents >= ? ORDER BY uid"""
 LOCK_TIMEOUT_S = 2.0
-_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)  # what decoding a damaged row raises
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)  # raised when a damaged row is decoded
 
 
 class FolderInUse(RuntimeError):
@@ -58,21 +58,21 @@ class FolderInUse(RuntimeError):
 
 
 class Instance(DataFolderReader):
-    """Opens a data folder for writing; makes it when absent. Raises FolderInUse, schema.NewerFormat, OSError."""
+    """Opens a data folder for writing; creates it when absent. Raises FolderInUse, schema.NewerFormat, OSError."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._changing = 0  # blocks of changing() that run
+        self._changing = 0  # number of changing() blocks in progress
         self._states = {}
         self.on_features: Callable[[], None] = lambda: None  # called after each change of features
         self.on_network: Callable[[], None] = lambda: None  # called after each change of the network
-        self.on_removal: Callable[[str], None] = lambda uuid: None  # called after the files of an index were deleted
+        self.on_removal: Callable[[str], None] = lambda uuid: None  # called after the files of an index are deleted
         (path / "indexes").mkdir(parents=True, exist_ok=True)
         (path / "payloads").mkdir(exist_ok=True)
         self._lock_file = lock_folder(path / "LOCK")
         self._lock = threading.RLock()  # guards _writer; shared with queue, keys, webhooks and outbox
         self.reserve = Reserve(path)
-        with ExitStack() as undone:  # when a part cannot be opened, such as a damaged one
+        with ExitStack() as undone:  # if a part cannot be opened, for example because it is damaged
             undone.callback(self._lock_file.close)
             self._writer = self._open_writer()
             undone.callback(self._writer.close)
@@ -94,12 +94,12 @@ class Instance(DataFolderReader):
         self.keys.before_removal = self.webhooks.before_removal = self.reserve.make_way
         self.use_features(self._stored_features())
         self.use_network(_stored_network(self._writer))
-        # index uid -> uuid of a file that enqueued tasks have made for an index without row; see reconcile().
+        # index uid -> uuid of a file that enqueued tasks created for an index without row; see reconcile().
         self._unlisted = reconcile(path, self._writer)
         self.queue.remove_orphaned_payloads()
 
     def _open_writer(self) -> sqlite3.Connection:
-        """The writing connection; on a full disk it is opened with space of the reserve."""
+        """Open the writing connection; on a full disk, use space of the reserve."""
         path = self.path / "instance.sqlite"
         try:
             return _open_prepared(path)
@@ -107,13 +107,13 @@ class Instance(DataFolderReader):
             if not lacks_room(error):
                 raise
             if not self.reserve.give_up(PART_BYTES):
-                raise OSError(errno.ENOSPC, "there is no room left on the disk, and no reserve; some 100 KB are needed "
-                                            "to begin with", str(self.path)) from None
+                raise OSError(errno.ENOSPC, "the disk is full and the reserve is used up; a start needs about 100 KB",
+                              str(self.path)) from None
         return _open_prepared(path)
 
     @cached_property
     def chat_workspaces(self) -> ChatWorkspaces:
-        """The workspaces of chats."""
+        """The chat workspaces."""
         from svcd.instance.chat_workspaces import ChatWorkspaces  # imported late: few instances have any
 
         return ChatWorkspaces(self._instance_path, self._readers, self.rows, self.reserve.make_way)
@@ -132,7 +132,7 @@ class Instance(DataFolderReader):
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """In this block indexes or their list may change, by this process or one that it has asked to."""
+        """Mark a block in which this process, or an indexing process for it, may change indexes or their list."""
         with self._lock:
             self._changing += 1
             self._states = None
@@ -163,7 +163,7 @@ class Instance(DataFolderReader):
         connection.execute("DELETE FROM indexes WHERE uid = ?", (index_uid,))
 
     def rename_indexes(self, connection: sqlite3.Connection, names: Mapping[str, str]) -> None:
-        """Inside finishing(): rename indexes, all at once, so that two may be exchanged. names: old uid -> new uid."""
+        """Inside finishing(): rename indexes together, so that two can exchange names. names: old uid -> new uid."""
         rows = connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes WHERE uid IN (SELECT value FROM json_each(?))",
                                   (json.dumps(list(names)),)).fetchall()
         connection.executemany("DELETE FROM indexes WHERE uid = ?", [(row[0],) for row in rows])
@@ -171,7 +171,7 @@ class Instance(DataFolderReader):
                                [(names[row[0]], *row[1:]) for row in rows])
 
     def remove_file(self, uuid: str) -> None:
-        """Delete the files of an unlisted index; searches under way keep their open descriptors."""
+        """Delete the files of an unlisted index; running searches keep their open descriptors."""
         path = self.index_path(uuid)
         self._unlisted = {index_uid: other for index_uid, other in self._unlisted.items() if other != uuid}
         self.forget(uuid)
@@ -179,38 +179,39 @@ class Instance(DataFolderReader):
         self.on_removal(uuid)
 
     def uuid_of(self, index_uid: str) -> str | None:
-        """The uuid of an index, or of the unlisted file that was made for it; None when there is neither."""
+        """Return the uuid of an index, or of the unlisted file that was created for it; None without either."""
         row = self.index(index_uid)
         return row.uuid if row else self._unlisted.get(index_uid)
 
     def discard_unlisted_files(self, kept: Collection[str]) -> None:
-        """Delete unlisted files, except those made for the indexes in `kept`."""
+        """Delete unlisted files. kept: indexes whose files stay."""
         for index_uid, uuid in list(self._unlisted.items()):
             if index_uid not in kept:
                 self.remove_file(uuid)
 
     def batch_outcomes(self, uuid: str) -> BatchOutcomes | None:
-        """The outcomes that an index file holds of its newest batch; None without any."""
+        """Return the outcomes that an index file holds of its newest batch, or None."""
         try:
             with self._readers.transaction(self.index_path(uuid)) as connection:
                 return stored_outcomes(connection)
-        except (sqlite3.DatabaseError, *_UNREADABLE):  # the file was never made, or is damaged, which its next batch finds
+        except (sqlite3.DatabaseError, *_UNREADABLE):  # the file is missing or damaged; the next batch of the index reports it
             return None
 
     def stale_indexes(self) -> list[str]:
-        """The uids of the indexes whose postings should be materialized; looks into each large one."""
+        """Return the uids of the indexes whose postings should be materialized; reads each large index."""
         with self.read_instance() as connection:
             large = connection.execute(_LARGE_INDEXES, (schema.LEAST_DOCUMENTS,)).fetchall()
-        return [uid for uid, uuid, documents in large if not is_hidden(uid) and self._is_stale(uuid, documents)]
+        stale: list[str] = []
+        for uid, uuid, documents in large:
+            if is_hidden(uid):
+                continue
+            from svcd.index.materialized import is_stale  # imported late: most starts find no index that is large enough
 
-    def _is_stale(self, uuid: str, documents: int) -> bool:
-        from svcd.index.materialized import is_stale  # imported late: most starts find no index that is large enough
-
-        try:
-            with self._readers.transaction(self.index_path(uuid)) as connection:
-                return is_stale(connection, documents)
-        except (sqlite3.DatabaseError, *_UNREADABLE):  # the file is lost or damaged
-            return False
+            with suppress(sqlite3.DatabaseError, *_UNREADABLE):  # the file is lost or damaged
+                with self._readers.transaction(self.index_path(uuid)) as connection:
+                    if is_stale(connection, documents):
+                        stale.append(uid)
+        return stale
 
     @property
     def lock_descriptor(self) -> int:
@@ -226,35 +227,29 @@ class Instance(DataFolderReader):
         self.on_features()
 
     def update_features(self, changes: Mapping[str, bool]) -> dict[str, bool | None]:
-        """Switch features, durably; returns the state of all features afterwards."""
+        """Switch features, durably. Return the new state of all features."""
         self.rows.change_all([("features", name, always({"enabled": int(enabled)})) for name, enabled in changes.items()])
         return self.features()
 
     def row_changed(self, table: str, key: Any) -> None:
-        """Follow a change of a row: what is kept in memory of it is read again, and who asked for it is called."""
+        """Read a changed row into memory again, and call the callback for it."""
         if table == "features":
-            self._follow_feature(key)
+            with self._lock:
+                self.use_features({**self._features, key: self._stored_features().get(key)})
+            self.on_features()
         elif table == "network":
-            self._follow_network()
+            with self._lock:
+                self.use_network(_stored_network(self._writer))
+            self.on_network()
         elif table == "webhooks":
             self.webhooks.reload(key)
-
-    def _follow_feature(self, name: str) -> None:
-        with self._lock:
-            self.use_features({**self._features, name: self._stored_features().get(name)})
-        self.on_features()
-
-    def _follow_network(self) -> None:
-        with self._lock:
-            self.use_network(_stored_network(self._writer))
-        self.on_network()
 
     def _stored_features(self) -> dict[str, bool | None]:
         return {name: None if enabled is None else bool(enabled)
                 for name, enabled in self._writer.execute("SELECT name, enabled FROM features")}
 
     def update_network(self, change: Callable[[Network], Network]) -> Network:
-        """Replace the network by what `change` makes of it, durably; exceptions of `change` are passed through."""
+        """Replace the network by `change(network)`, durably; exceptions of `change` pass through."""
         made: list[Network] = []
 
         def changed(before: Row | None) -> Row:
@@ -267,11 +262,11 @@ class Instance(DataFolderReader):
         return made[-1]
 
     def database_size(self) -> int:
-        """Bytes of all files in the folder, logs and payloads included, the reserve excluded."""
+        """Return the bytes of all files in the folder, including logs and payloads, without the reserve."""
         return sum(size for name, size in _sizes(self.path) if name != str(self.reserve.path))
 
     def used_database_size(self) -> int:
-        """Bytes of the SQLite files alone."""
+        """Return the bytes of the SQLite files, without their logs."""
         return sum(size for name, size in _sizes(self.path) if name.endswith(".sqlite"))
 
 
@@ -292,7 +287,7 @@ def _open_prepared(path: Path) -> sqlite3.Connection:
 
 
 def _upgrade_indexes(folder: Path, instance: sqlite3.Connection) -> None:
-    """Upgrade all listed index files, before instance.sqlite: its format says whether that is done, after a crash too."""
+    """Upgrade all listed index files, before instance.sqlite: its format tells whether this is done, even after a crash."""
     (version,) = instance.execute("PRAGMA user_version").fetchone()
     if not 0 < version < schema.FORMAT:
         return
@@ -303,14 +298,14 @@ def _upgrade_indexes(folder: Path, instance: sqlite3.Connection) -> None:
                 with closing(open_writer(path)) as connection:
                     schema.prepare(connection, schema.INDEX)
             except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError):  # such as a full disk: the next start tries again
+                if isinstance(error, sqlite3.OperationalError):  # for example a full disk: the next start tries again
                     raise
                 logs.warn("the file of an index is damaged, and cannot be upgraded", index=index_uid, failure=str(error))
             keep_log(path)
 
 
 def _sizes(folder: Path | str) -> Iterator[tuple[str, int]]:
-    """Path and bytes of each file in a folder and below; ten thousand indexes have thirty thousand."""
+    """Yield path and bytes of each file in a folder and its subfolders; ten thousand indexes have thirty thousand files."""
     with os.scandir(folder) as entries:
         for entry in entries:
             try:
@@ -318,7 +313,7 @@ def _sizes(folder: Path | str) -> Iterator[tuple[str, int]]:
                     yield from _sizes(entry.path)
                 elif entry.is_file():
                     yield entry.path, entry.stat().st_size
-            except FileNotFoundError:  # a log that was deleted meanwhile
+            except FileNotFoundError:  # a log that was deleted in between
                 pass
 
 
@@ -343,7 +338,7 @@ def _instance_uid(path: Path) -> str:
     try:
         return str(uuids.UUID(path.read_text().strip()))
     except ValueError:
-        raise RuntimeError(f"{path} is damaged: expected a UUID; delete it, and svcd makes another one") from None
+        raise RuntimeError(f"{path} is damaged: expected a UUID; delete the file, and svcd creates a new one") from None
 
 
 def _write_text(path: Path, text: str) -> None:
@@ -358,22 +353,23 @@ def _write_text(path: Path, text: str) -> None:
     fresh.replace(path)
 
 
-# Unlisted files: index files that no row names, as found at a start. They are adopted, set aside, or deleted.
+# Unlisted files: index files that no row names. A start adopts them, sets them aside, or deletes them.
 #
-# A batch that creates an index commits the file before the row, so a crash in between leaves a file whose tasks are still
-# enqueued: it is adopted, and the tasks end with the outcomes it holds. A file written by a task that the queue does not
-# know is newer than `instance.sqlite` (a restored backup, a lost log): its name is lost, so it is moved to `unclaimed/` for the
-# operator. Any other was never committed, or belongs to a deleted index. See docs/tasks-and-batches.md#unlisted-files.
+# A batch that creates an index commits the file before the row. So a crash in between leaves a file whose tasks are still
+# enqueued: the start adopts the file, and the tasks end with the outcomes in it. A file written by a task that the queue does not
+# know is newer than `instance.sqlite` (a restored backup, a lost log). The name of its index is lost, so it is moved to
+# `unclaimed/` for the operator. All other files were never committed, or belong to deleted indexes, and are deleted.
+# See docs/tasks-and-batches.md#unlisted-files.
 
 
 def reconcile(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
-    """Adopt, set aside or delete the unlisted files of `folder/indexes`; index uid -> uuid of each adopted file.
+    """Adopt, set aside or delete the unlisted files of `folder/indexes`. Return index uid -> uuid of the adopted files.
 
     connection: open on instance.sqlite.
     """
     rows = dict(connection.execute("SELECT uuid, uid FROM indexes"))
     present = set(os.listdir(folder / "indexes"))
-    for name in [name for name in present if name.endswith(DAMAGED)]:  # noted anew when damage is met
+    for name in [name for name in present if name.endswith(DAMAGED)]:  # noted again when the damage is found again
         (folder / "indexes" / name).unlink(missing_ok=True)
         present.remove(name)
     found = {name.partition(".")[0] for name in present}
@@ -382,7 +378,7 @@ def reconcile(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
         if name in present and not {f"{name}-wal", f"{name}-shm"} <= present:
             keep_log(_path(folder, uuid))
     for uuid in [uuid for uuid in rows if f"{uuid}.sqlite" not in present]:
-        logs.warn("an index has no file; its tasks fail until it is deleted, or the file is put back",
+        logs.warn("the file of an index is missing; tasks of the index fail until it is deleted or the file is put back",
                   index=rows[uuid], file=f"indexes/{uuid}.sqlite")
     made: dict[str, tuple[int, str]] = {}
     for uuid in sorted(found - rows.keys()):
@@ -393,19 +389,19 @@ def reconcile(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
         index_uid = _creating_index(outcomes, connection) if outcomes is not None else None
         if outcomes is None or index_uid is None or index_uid in rows.values():
             remove_index_file(_path(folder, uuid))
-        else:  # of several for one index, which only other faults leave, the newest
+        else:  # the newest, if there are several for one index, which only further faults leave
             made[index_uid] = max(made.get(index_uid, (outcomes.last, uuid)), (outcomes.last, uuid))
     return {index_uid: uuid for index_uid, (_, uuid) in made.items()}
 
 
 def stored_outcomes(connection: sqlite3.Connection) -> BatchOutcomes | None:
-    """The outcomes of the newest batch, from an open index file; None when no batch has written it."""
+    """Return the outcomes of the newest batch from an open index file; None when no batch has written it."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'batch_outcomes'").fetchone()
     return BatchOutcomes.parse(row[0]) if row else None
 
 
 def read_outcomes(path: Path) -> BatchOutcomes | None:
-    """The same, from a file that may be anything; None when it is unreadable or empty."""
+    """Return the same from a file with any content; None when it is unreadable or empty."""
     try:
         with closing(open_reader(path)) as reader:
             return stored_outcomes(reader)
@@ -424,7 +420,7 @@ def _path(folder: Path, uuid: str) -> Path:
 
 
 def _is_newer(outcomes: BatchOutcomes, connection: sqlite3.Connection) -> bool:
-    """Was the file written by a task that the queue does not have, or has as another task of the same uid?"""
+    """Return whether a task wrote the file that the queue does not have, or whose uid belongs to a different task there."""
     (newest,) = connection.execute("SELECT coalesce(max(uid), -1) FROM tasks").fetchone()
     return outcomes.last > newest or any(
         row[0] != outcome.get("enqueuedAt", row[0]) for outcome in outcomes.outcomes
@@ -432,7 +428,7 @@ def _is_newer(outcomes: BatchOutcomes, connection: sqlite3.Connection) -> bool:
 
 
 def _creating_index(outcomes: BatchOutcomes, connection: sqlite3.Connection) -> str | None:
-    """The index whose enqueued tasks wrote the file; None when they ended, or an enqueued swap or change may rename it."""
+    """Return the index whose enqueued tasks wrote the file; None if the tasks ended, or an enqueued task may rename it."""
     for outcome in outcomes.outcomes:
         row = connection.execute("SELECT index_uid FROM tasks WHERE uid = ? AND status = 'enqueued' "
                                  "AND NOT EXISTS (SELECT 1 FROM tasks WHERE status = 'enqueued' AND (kind = 'indexSwap' "
@@ -451,16 +447,16 @@ def _set_aside(folder: Path, uuid: str, outcomes: BatchOutcomes) -> None:
         if files.exists(file):
             file.replace(aside / file.name)
     sync_folder(aside)
-    logs.warn("the file of an index is newer than instance.sqlite, which does not name it; it is kept aside",
+    logs.warn("the file of an index is newer than instance.sqlite, which does not name it; the file is set aside",
               file=f"{UNCLAIMED}/{path.name}", newest_task=outcomes.last)
 
 
-# Restoring rows of another instance, for imports of dumps. Each function is called inside Queue.finishing(). The
-# instance must be opened again before it is used, because what it holds in memory was read before.
+# Restoring rows of another instance, for imports of dumps. Call each function inside Queue.finishing(), and open the instance
+# again before using it: its state in memory was read before.
 
 
 def add_tasks(connection: sqlite3.Connection, tasks: Iterable[Task]) -> None:
-    """Insert tasks with their uids; payloads of enqueued ones must be in the payload folder already."""
+    """Insert tasks with their uids; payloads of enqueued tasks must already be in the payload folder."""
     connection.executemany(
         "INSERT INTO tasks(uid, batch_uid, index_uid, status, kind, canceled_by, details, error, content, payload, "
         "payload_bytes, custom_metadata, enqueued_at, started_at, finished_at) "
@@ -486,7 +482,7 @@ def add_keys(connection: sqlite3.Connection, rows: Iterable[KeyRow]) -> None:
 
 
 def add_features(connection: sqlite3.Connection, features: Mapping[str, bool | None]) -> None:
-    """Insert the state of features; None for one that the dump left open."""
+    """Insert the state of features; None if the dump does not say."""
     connection.executemany("INSERT OR REPLACE INTO features(name, enabled) VALUES (?, ?)", list(features.items()))
 
 

@@ -1,7 +1,7 @@
 """API keys on disk, without their secrets, which are derived from the master key.
 
-Each change increments a revision number, so that a process that caches keys can check with one row whether its cache is
-current. What actions mean is decided in svcd.auth.
+Each change increments a revision number, so that a process that caches keys reads one row to know whether its cache is current.
+svcd.auth defines the actions.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from svcd.instance import rows
 from svcd.instance.rows import Row, RowChange, RowWriter, always
 
 _TABLE = "keys"
-# Keys of one moment are ordered by insertion.
+# Keys created at the same moment are ordered by insertion.
 _NEWEST_FIRST = "ORDER BY created_at DESC, rowid DESC"
 _REVISION = "SELECT number FROM revisions WHERE subject = 'keys'"
 _MOST_ROWS = 2**63 - 1
@@ -44,22 +44,23 @@ class KeyReader:
         self._readers = readers
 
     def revision(self) -> int:
-        """How often the keys were changed; to be checked before cached keys are used."""
+        """Return the number of changes of keys; check it before using cached keys."""
         found = self._readers.rows(self._path, _REVISION)
         return found[0][0] if found else 0
 
     def read(self) -> tuple[int, list[KeyRow]]:
-        """The revision, and all keys of it, newest first."""
+        """Return the revision, and all keys, newest first."""
         with self._readers.transaction(self._path) as connection:
-            return _revision(connection), _rows(connection, _NEWEST_FIRST)
+            found = connection.execute(_REVISION).fetchone()
+            return found[0] if found else 0, _rows(connection, _NEWEST_FIRST)
 
     def get(self, uid: str) -> KeyRow | None:
-        """The key with a uid, or None."""
+        """Return the key with a uid, or None."""
         with self._readers.transaction(self._path) as connection:
             return next(iter(_rows(connection, "WHERE uid = ?", [uid])), None)
 
     def page(self, offset: int, limit: int) -> tuple[list[KeyRow], int]:
-        """A page of the keys, newest first, and their total."""
+        """Return a page of the keys, newest first, and their total."""
         wanted = [min(limit, _MOST_ROWS), min(offset, _MOST_ROWS)]
         with self._readers.transaction(self._path) as connection:
             (total,) = connection.execute("SELECT count(*) FROM keys").fetchone()
@@ -75,16 +76,16 @@ class KeyWriter(KeyReader):
         self._rows = rows
 
     def add(self, row: KeyRow) -> bool:
-        """Store a key; False, without change, when its uid exists."""
+        """Store a key. Return False, and change nothing, when its uid exists."""
         return self._rows.change(_TABLE, row.uid, lambda before: before or _stored(row)) is None
 
     def add_to_empty(self, rows: Iterable[KeyRow]) -> None:
-        """Store keys, in this order, if none exist."""
+        """Store keys, in this order, if no key exists."""
         if not self.page(0, 1)[1]:
             self._rows.change_all([(_TABLE, row.uid, always(_stored(row))) for row in rows])
 
     def update(self, uid: str, changes: Mapping[str, str | None], updated_at: int) -> KeyRow | None:
-        """Change `name` or `description` of a key; the row afterwards, or None when there is no such key.
+        """Change `name` or `description` of a key. Return the new row, or None when the key does not exist.
 
         changes: the members that change.
         """
@@ -95,20 +96,15 @@ class KeyWriter(KeyReader):
         return None if before is None else _key_row(uid, changed(before) or before)
 
     def remove(self, uid: str) -> bool:
-        """Delete a key; False when there is no such key."""
+        """Delete a key. Return whether it existed."""
         self.before_removal()
         return self._rows.change(_TABLE, uid, lambda before: None) is not None
-
-
-def _revision(connection: sqlite3.Connection) -> int:
-    row = connection.execute(_REVISION).fetchone()
-    return row[0] if row else 0
 
 
 def insert_key(connection: sqlite3.Connection, row: KeyRow) -> None:
     """Inside a transaction: insert a key. Raises IntegrityError when its uid is stored already."""
     if not rows.apply(connection, [RowChange(_TABLE, row.uid, None, _stored(row))]):
-        raise sqlite3.IntegrityError(f"the key {row.uid} is there already")
+        raise sqlite3.IntegrityError(f"the key {row.uid} already exists")
 
 
 def _stored(row: KeyRow) -> Row:
@@ -123,7 +119,7 @@ def _key_row(uid: str, row: Row) -> KeyRow:
 
 
 def _rows(connection: sqlite3.Connection, rest: str, values: Sequence[Any] = ()) -> list[KeyRow]:
-    """rest: SQL after the table name: condition, order, limit."""
+    """Read keys. rest: SQL after the table name: condition, order, limit."""
     _, columns = rows.TABLES[_TABLE]
     return [_key_row(uid, dict(zip(columns, row, strict=True)))
             for uid, *row in connection.execute(f"SELECT uid, {', '.join(columns)} FROM keys {rest}", values)]

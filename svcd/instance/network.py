@@ -1,7 +1,7 @@
-"""The network of an instance: the names and addresses of the instances that it may ask, and how a change is merged into it.
+"""The network of an instance: names and addresses of the instances that it may call, and the merging of changes.
 
-A process holds the network in memory (DataFolderReader.network) and gets each change of it before the request that made the
-change is answered. See docs/network.md.
+Each process holds the network in memory (DataFolderReader.network), and gets a change before the request that made it is
+answered. See docs/network.md.
 """
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """How an instance is called. search_key: sent with searches; write_key: stored for tools that write to it."""
+    """Address and keys of an instance. search_key: sent with searches; write_key: stored for tools that write to the instance."""
 
     url: str
     search_key: str | None = None
     write_key: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The members of the interface, with the keys in clear."""
+        """Return the members of the interface, with the keys in clear."""
         return {"url": self.url, "searchApiKey": self.search_key, "writeApiKey": self.write_key}
 
 
@@ -45,7 +45,7 @@ class Network:
     version: str = NO_VERSION
 
     def as_json(self) -> dict[str, Any]:
-        """The object of `GET /network`, as it is also stored and dumped; keys in clear."""
+        """Return the object of `GET /network`, which is also stored and dumped; keys in clear."""
         return {
             "self": self.self_name,
             "remotes": {name: {**remote.as_json(), "status": "available"} for name, remote in self.remotes.items()},
@@ -66,7 +66,7 @@ _NETWORK = object_of({
 
 
 def from_json(stored: Json) -> Network:
-    """The network of an object as Network.as_json() makes it, which may lack members. Raises ApiError for any other."""
+    """Return the network of an object from Network.as_json(); members may be missing. Raises ApiError for a malformed object."""
     known = decode_value(stored, _NETWORK)
     remotes = {name: Remote(remote["url"], remote.get("searchApiKey"), remote.get("writeApiKey"))
                for name, remote in known["remotes"].items()}
@@ -75,14 +75,14 @@ def from_json(stored: Json) -> Network:
 
 
 def _in_byte_order(named: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(sorted(named.items()))  # characters in the order of their numbers, as the bytes of UTF-8 are
+    return dict(sorted(named.items()))  # code points sort like the bytes of UTF-8
 
 
 # Changes
 
 
 def merged(network: Network, change: Json, version: str) -> Network:
-    """The network after a change. change: the decoded body of `PATCH /network`, whose absent members keep what is stored.
+    """Return the network after a change. change: the decoded body of `PATCH /network`; absent members change nothing.
 
     Raises missing_network_url, invalid_network_url.
     """
@@ -123,7 +123,10 @@ def _merged_remotes(remotes: Mapping[str, Remote], change: Json) -> dict[str, Re
 def _merged_remote(known: Remote | None, name: str, change: Json) -> Remote:
     url = change.get("url")
     if url is not None:
-        _check_url(name, url)
+        try:
+            parse_url(url)
+        except ValueError as reason:
+            raise ApiError("invalid_network_url", f"Invalid `.remotes.{name}.url` (`{url}`): {reason}") from None
     elif known is None:
         raise ApiError("missing_network_url", f"Missing field `.remotes.{name}.url`")
     elif "url" in change:
@@ -132,10 +135,3 @@ def _merged_remote(known: Remote | None, name: str, change: Json) -> Remote:
         url = known.url
     known = known or Remote(url)
     return Remote(url, change.get("searchApiKey", known.search_key), change.get("writeApiKey", known.write_key))
-
-
-def _check_url(name: str, url: str) -> None:
-    try:
-        parse_url(url)
-    except ValueError as reason:
-        raise ApiError("invalid_network_url", f"Invalid `.remotes.{name}.url` (`{url}`): {reason}") from None

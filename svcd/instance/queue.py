@@ -1,8 +1,8 @@
 """The task queue in instance.sqlite: enqueue, list, start and finish batches, delete.
 
-A task is stored as `enqueued` and later, once, as finished. `processing` is not stored: it is a view of the running
-batches, which are kept in memory, so a stop at any moment leaves the task enqueued. Every change is durable when the call
-returns. What a task does is not decided here (svcd.tasks). See docs/tasks-and-batches.md#queue.
+A task is stored as `enqueued`, and later once more as finished. `processing` is not stored: it is a view of the running batches,
+which are in memory, so a stop at any moment leaves the task enqueued. Every change is durable when the call returns. svcd.tasks
+runs the tasks. See docs/tasks-and-batches.md#queue.
 """
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from svcd.instance.task_records import ENQUEUED, PROCESSING, Batch, Page, Task, 
 T = TypeVar("T", Task, Batch)
 IsAllowed = Callable[[str], bool]
 
-# Size limit of the task database; new tasks are refused above 40 % of it (docs/tasks-and-batches.md#queue).
+# Size limit of the task database; above 40 % of it, new tasks are refused (docs/tasks-and-batches.md#queue).
 DATABASE_BYTES = 20 << 30
 MAX_BYTES = DATABASE_BYTES * 2 // 5
 _TASK_TRIMMING_KINDS = ("taskCancelation", "taskDeletion")
-# Kinds that free disk space, and may use the reserve for it (docs/tasks-and-batches.md#full-disk).
+# Kinds that free disk space, and may use the reserve to do so (docs/tasks-and-batches.md#full-disk).
 SPACE_FREEING_KINDS = frozenset(("taskCancelation", "taskDeletion", "indexDeletion", "documentDeletion"))
 
 # Lists do not read `content`, which may hold a million identifiers; only the runner does.
@@ -39,16 +39,16 @@ _TASK_COLUMNS = ("uid, kind, index_uid, status, enqueued_at, batch_uid, canceled
                  "payload_bytes, custom_metadata, started_at, finished_at")
 _COLUMNS_WITHOUT_CONTENT, _ALL_COLUMNS = _TASK_COLUMNS.format(content="'{}'"), _TASK_COLUMNS.format(content="content")
 _JSON_COLUMNS = (7, 8, 9)
-# Each part is answered from an SQL index alone, without reading a table of a million tasks.
+# An SQL index alone answers each part, without reading a table of a million tasks.
 _COUNTS = f"""
     SELECT CASE WHEN status = '{ENQUEUED}' AND uid IN (SELECT value FROM json_each(?)) THEN '{PROCESSING}'
            ELSE status END AS seen, kind, NULL, count(*) FROM tasks GROUP BY seen, kind
     UNION ALL SELECT NULL, NULL, index_uid, count(*) FROM tasks WHERE index_uid IS NOT NULL GROUP BY index_uid
     UNION ALL SELECT NULL, NULL, side.value, count(DISTINCT uid) FROM tasks, json_each(details, '$.swaps') AS pair,
            json_each(pair.value, '$.indexes') AS side WHERE kind = 'indexSwap' GROUP BY side.value"""
-# Up to so many visible tasks, batches are found through them; beyond, each batch of the page is checked for one.
+# Up to MAX_TASKS_FIRST visible tasks, batches are found through these; beyond, each batch is checked for a visible task.
 MAX_TASKS_FIRST = 10_000
-# Every distinct index_uid, by one look-up in the SQL index for each (a loose index scan) instead of a full scan.
+# Every distinct index_uid, with one look-up in the SQL index for each (a loose index scan) instead of a full scan.
 _INDEXES = """
     WITH RECURSIVE named(uid) AS (SELECT min(index_uid) FROM tasks
         UNION ALL SELECT (SELECT min(index_uid) FROM tasks WHERE index_uid > named.uid) FROM named
@@ -71,7 +71,7 @@ class Queue:
     def __init__(self, path: Path, writer: sqlite3.Connection, lock: threading.RLock, readers: ReadPool,
                  payload_folder: Path, reserve: Reserve | None = None) -> None:
         self.payload_folder = payload_folder
-        # Called, outside the lock, after a task was enqueued.
+        # Called outside the lock, after a task was enqueued.
         self.on_enqueued: Callable[[], None] = lambda: None
         # Sends a task without uid through the log of a cluster, and returns it as stored; None on a single node.
         self.replicate: Callable[[Task], Task] | None = None
@@ -80,8 +80,8 @@ class Queue:
         self._writer = writer
         self._lock = lock  # guards _writer, _running and the next three
         self._last_moment = 0
-        self._ended: list[int] = []  # uids of tasks that end with the present transaction
-        self._requeued: dict[int, int] = {}  # uid of a task that is enqueued again -> since when
+        self._ended: list[int] = []  # uids of tasks that end with the current transaction
+        self._requeued: dict[int, int] = {}  # uid of a requeued task -> moment
         self._readers = readers
         self._reserve = reserve or Reserve(path.parent)
         self._running: dict[int, RunningBatch] = {}
@@ -93,9 +93,9 @@ class Queue:
         return -1 if highest is None else highest
 
     def next_moment(self) -> int:
-        """The present moment, later than all returned before, so that changes have one order.
+        """Return the present moment, later than all moments returned before, so that changes have one order.
 
-        To be called under the lock, that is, inside finishing().
+        Call this under the lock, that is, inside finishing().
         """
         self._last_moment = max(quantities.now(), self._last_moment + 1)
         return self._last_moment
@@ -105,7 +105,7 @@ class Queue:
     def enqueue(self, kind: str, index_uid: str | None, *, details: dict[str, Any] | None,
                 content: dict[str, Any] | None = None, payload: Path | None = None, payload_bytes: int = 0,
                 custom_metadata: str | None = None) -> Task:
-        """Add a task, durably. The payload must be synced already; its file belongs to the queue from now on.
+        """Add a task, durably. The payload must be synced already; the queue takes over its file.
 
         Raises no_space_left_on_device when the task database or the disk is so full that only deletions are allowed.
         """
@@ -115,48 +115,42 @@ class Queue:
         with self._lock:
             self._check_queue_size(kind, draft.content)
             if self.replicate is None:
-                task = self._enqueue_here(draft)
+                try:
+                    task = self.insert(draft, self.next_moment())
+                except sqlite3.OperationalError as error:
+                    if not lacks_room(error) or kind not in SPACE_FREEING_KINDS:
+                        raise
+                    self._free_space()
+                    task = self.insert(draft, self.next_moment())
         if self.replicate is not None:
             return self.replicate(draft)
         self.on_enqueued()
         self.listeners.notify()
         return task
 
-    def _enqueue_here(self, draft: Task) -> Task:
-        try:
-            return self.insert(draft, self.next_moment())
-        except sqlite3.OperationalError as error:
-            if not lacks_room(error) or draft.kind not in SPACE_FREEING_KINDS:
-                raise
-            self._free_space()
-            return self.insert(draft, self.next_moment())
-
     def insert(self, draft: Task, moment: int) -> Task:
-        """Under the lock: store a new task with the next uid; a transaction of its own unless one is open.
+        """Under the lock: store a new task with the next uid, in the open transaction or its own.
 
         draft: a task without uid. moment: when it was enqueued.
         """
         task = replace(draft, uid=self._highest("SELECT max(uid) FROM tasks") + 1, enqueued_at=moment)
         self._last_moment = max(self._last_moment, moment)
-        self._insert(task)
-        return task
-
-    def check_space(self, kind: str) -> None:
-        """Raise no_space_left_on_device for a kind that takes disk space while only the reserve has some."""
-        if kind in SPACE_FREEING_KINDS:
-            self._reserve.make_way()
-        else:
-            self._reserve.refuse_growth()
-
-    def _insert(self, task: Task) -> None:
         self._writer.execute(
             "INSERT INTO tasks(uid, kind, index_uid, status, enqueued_at, details, content, payload, payload_bytes, "
             "custom_metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (task.uid, task.kind, task.index_uid, ENQUEUED, task.enqueued_at, _text(task.details), _text(task.content),
              task.payload, task.payload_bytes, task.custom_metadata))
+        return task
+
+    def check_space(self, kind: str) -> None:
+        """Raise no_space_left_on_device for a kind that takes disk space, if only the reserve is left."""
+        if kind in SPACE_FREEING_KINDS:
+            self._reserve.make_way()
+        else:
+            self._reserve.refuse_growth()
 
     def _free_space(self) -> None:
-        """After a write failed for lack of space: release the reserve, and checkpoint, so that the log need not grow."""
+        """Release the reserve after a write failed for lack of space, and checkpoint, so that the log need not grow."""
         self._reserve.give_up()
         try:
             self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -176,16 +170,16 @@ class Queue:
     # Read
 
     def task(self, uid: int, *, with_content: bool = False) -> Task | None:
-        """One task, or None. with_content: also read `content`, which is needed only to run it."""
+        """Return a task, or None. with_content: also read `content`, which only the runner needs."""
         with self._reading() as connection:
             columns = _ALL_COLUMNS if with_content else _COLUMNS_WITHOUT_CONTENT
             return next(self._tasks(connection, "uid = ?", [uid], columns), None)
 
-    # `is_allowed` says which indexes the caller may see; global tasks and batches are then left out. None sees all.
-    # Totals count only what is visible, so that filters reveal nothing about other indexes.
+    # `is_allowed` tells which indexes the caller may see, and hides global tasks and batches; None shows everything. Totals
+    # count only visible tasks and batches, so that filters reveal nothing about other indexes.
 
     def batch(self, uid: int, is_allowed: IsAllowed | None = None) -> Batch | None:
-        """One batch, running or finished, with at least one visible task, or None."""
+        """Return a running or finished batch with at least one visible task, or None."""
         running = self._running.get(uid)
         if running:
             return running.batch if _is_visible(running, is_allowed) else None
@@ -195,9 +189,9 @@ class Queue:
 
     def list_tasks(self, wanted: TaskFilter, limit: int, from_uid: int | None, reverse: bool,
                    is_allowed: IsAllowed | None = None) -> Page[Task]:
-        """A page of the tasks that match, newest first unless `reverse`.
+        """Return a page of the matching tasks, newest first unless `reverse`.
 
-        With `index_uids` in the filter, swaps of these indexes count in the total but are not among the results. Without a
+        With `index_uids` in the filter, the total counts swaps of these indexes, but the results do not show them. Without a
         filter the total counts all tasks, visible or not (recorded behaviour; uids of visible tasks reveal as much).
         """
         running = self._running_tasks()
@@ -211,7 +205,7 @@ class Queue:
 
     def list_batches(self, wanted: TaskFilter, limit: int, from_uid: int | None, reverse: bool,
                      is_allowed: IsAllowed | None = None) -> Page[Batch]:
-        """A page of the batches with a matching task, newest first unless `reverse`."""
+        """Return a page of the batches with a matching task, newest first unless `reverse`."""
         condition = task_records.batch_condition(wanted, self._running_tasks())
         with self._reading() as connection:
             visible = _joined(condition, self._visible_batches(connection, is_allowed))
@@ -225,7 +219,7 @@ class Queue:
         return _page(merged[:limit + 1], total + len(seen), limit)
 
     def matching(self, wanted: TaskFilter, is_allowed: IsAllowed | None = None) -> list[int]:
-        """The uids of all tasks that match, ascending."""
+        """Return the uids of all matching tasks, ascending."""
         condition = task_records.task_condition(wanted, self._running_tasks())
         with self._reading() as connection:
             sql, values = _joined(condition, self._visible_tasks(connection, is_allowed))
@@ -246,7 +240,7 @@ class Queue:
         return f"EXISTS (SELECT 1 FROM tasks WHERE batch_uid = batches.uid AND {sql})", values
 
     def tasks_of(self, uids: Iterable[int], *, with_content: bool = False) -> list[Task]:
-        """The existing tasks among some uids, ascending."""
+        """Return the existing tasks with these uids, ascending."""
         columns = _ALL_COLUMNS if with_content else _COLUMNS_WITHOUT_CONTENT
         with self._reading() as connection:
             return list(self._tasks(connection, "uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
@@ -254,7 +248,7 @@ class Queue:
 
     def enqueued(self, kinds: Sequence[str], *, newest_first: bool = False, index_uid: str | None = None,
                  with_content: bool = True) -> Iterator[Task]:
-        """Tasks of some kinds, and of one index if given, that are enqueued and not running; read lazily."""
+        """Yield enqueued tasks of some kinds (and of one index) that are not running; read lazily."""
         columns = _ALL_COLUMNS if with_content else _COLUMNS_WITHOUT_CONTENT
         order = "DESC" if newest_first else "ASC"
         of_index, values = ("AND index_uid = ?", [index_uid]) if index_uid is not None else ("", [])
@@ -265,7 +259,7 @@ class Queue:
                     yield task
 
     def enqueued_kinds(self) -> set[str]:
-        """The kinds of tasks that are enqueued and not running."""
+        """Return the kinds of the enqueued tasks that are not running."""
         running = {uid: task.kind for batch in self.running() for uid, task in batch.tasks.items()}
         counts: dict[str, int] = {}
         for kind in running.values():
@@ -276,25 +270,25 @@ class Queue:
         return {kind for kind, count in rows if count > counts.get(kind, 0)}
 
     def enqueued_indexes(self) -> list[str]:
-        """The index_uids of enqueued tasks."""
+        """Return the index_uids of enqueued tasks."""
         with self._reading() as connection:
             return [row[0] for row in connection.execute(
                 f"SELECT DISTINCT index_uid FROM tasks WHERE status = '{ENQUEUED}' AND index_uid IS NOT NULL")]
 
     def count_at_most(self, limit: int) -> int:
-        """An upper bound of the number of stored tasks: exact where the uids span at least `limit`, else their span."""
+        """Return an upper bound of the number of stored tasks: the exact number if the uids span at least `limit`."""
         with self._reading() as connection:
             lowest, highest = connection.execute("SELECT min(uid), max(uid) FROM tasks").fetchone()
             span = 0 if highest is None else highest - lowest + 1
             return span if span < limit else _count(connection, "tasks", ("1", []))
 
     def count_enqueued(self) -> int:
-        """How many tasks are enqueued or running."""
+        """Return the number of enqueued and running tasks."""
         with self._reading() as connection:
             return _count(connection, "tasks", (f"status = '{ENQUEUED}'", []))
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Numbers of tasks: `statuses`, `types` and `indexes` -> value -> number; values without tasks are absent.
+        """Return numbers of tasks: `statuses`, `types` and `indexes` -> value -> number; values without tasks are absent.
 
         A swap counts for each index that it names.
         """
@@ -308,19 +302,19 @@ class Queue:
         return counts
 
     def oldest_enqueued_at(self) -> int | None:
-        """When the oldest unfinished task was enqueued, or None."""
+        """Return when the oldest unfinished task was enqueued, or None."""
         with self._reading() as connection:
             row = connection.execute("SELECT enqueued_at FROM tasks WHERE uid = "
                                      f"(SELECT min(uid) FROM tasks WHERE status = '{ENQUEUED}')").fetchone()
         return row[0] if row else None
 
     def bytes_left(self) -> int:
-        """Bytes that the queue may still grow by until its limit, or the disk, is reached."""
+        """Return the bytes by which the queue may still grow, until its limit or the end of the disk."""
         disk = os.statvfs(self._path)
         return max(0, min(MAX_BYTES - self.bytes()[1], disk.f_bavail * disk.f_frsize))
 
     def bytes(self) -> tuple[int, int]:
-        """Size of the database in bytes, and how much of it is in use (not free pages)."""
+        """Return the size of the database in bytes, and the bytes in use (without free pages)."""
         with self._reading() as connection:
             size, pages, free = (connection.execute(f"PRAGMA {name}").fetchone()[0]
                                  for name in ("page_size", "page_count", "freelist_count"))
@@ -339,9 +333,9 @@ class Queue:
 
     def start(self, tasks: Sequence[Task], strategy: str, describe: Callable[[RunningBatch], None] = lambda running: None,
               begun: tuple[int, int] | None = None) -> RunningBatch:
-        """Start a batch of enqueued tasks, which read as processing from now on.
+        """Start a batch of enqueued tasks, which are shown as processing from now on.
 
-        describe: fills in details and stats first. begun: uid and start of a batch that a log has begun.
+        describe: fills in details and stats first. begun: uid and start of a batch that the replicated log has begun.
         """
         with self._lock:
             uid, started_at = begun or (self._next_batch, self.next_moment())
@@ -358,7 +352,7 @@ class Queue:
         return running
 
     def requeue(self, running: RunningBatch, uids: Iterable[int] | None = None) -> None:
-        """Return tasks of a batch (all by default) to enqueued. A batch that loses all its tasks vanishes."""
+        """Make tasks of a batch (all by default) enqueued again. A batch without tasks is removed."""
         with self._lock:
             moment = self.next_moment()
             for uid in list(running.tasks if uids is None else uids):
@@ -369,7 +363,7 @@ class Queue:
         self.listeners.notify()
 
     def running(self) -> list[RunningBatch]:
-        """The running batches."""
+        """Return the running batches."""
         return list(self._running.values())
 
     def _running_tasks(self) -> dict[int, int]:
@@ -395,7 +389,7 @@ class Queue:
     # Changes, for streams
 
     def changes_of_tasks(self, since: Position, most: int) -> list[tuple[Position, Task]]:
-        """The first `most` changes of tasks after a position, in order, each with the task as it is now."""
+        """Return the first `most` changes of tasks after a position, in order, each with the present task."""
         until, running, requeued = self._stable_view(since)
         found = {Position(batch.batch.started_at, TO_PROCESSING, task.uid): task for batch in running
                  for task in list(batch.tasks.values())}
@@ -410,7 +404,7 @@ class Queue:
                 if change in found or change.uid in tasks]
 
     def changes_of_batches(self, since: Position, most: int) -> list[tuple[Position, Batch]]:
-        """The first `most` changes of batches after a position, in order, each with the batch as it is now."""
+        """Return the first `most` changes of batches after a position, in order, each with the present batch."""
         until, running, _ = self._stable_view(since)
         found = {Position(one.batch.started_at, TO_PROCESSING, one.batch.uid): one.batch for one in running}
         found = {change: batch for change, batch in found.items() if since < change}
@@ -422,14 +416,14 @@ class Queue:
                 if change in found or change.uid in batches]
 
     def current_position(self) -> Position:
-        """The position after all changes so far."""
+        """Return the position after all changes so far."""
         with self._lock:
             return Position(self.next_moment())
 
     def _stable_view(self, since: Position) -> tuple[int, list[RunningBatch], dict[int, int]]:
-        """A moment, and the changes up to it that are not stored: running batches since `since`, and requeued tasks.
+        """Return a moment, and the unstored changes up to it: running batches since `since`, and requeued tasks.
 
-        Every later change has a later moment, wherever it is read.
+        Every later change, stored or not, has a later moment.
         """
         with self._lock:
             running = [one for one in self._running.values() if one.batch.started_at >= since.moment]
@@ -439,7 +433,7 @@ class Queue:
 
     @contextmanager
     def finishing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction in which tasks end, together with what they change in instance.sqlite."""
+        """Run one transaction in which tasks end, together with their changes of instance.sqlite."""
         self._reserve.make_way()
         with self._lock:
             self._ended = []
@@ -447,7 +441,7 @@ class Queue:
                 with write_transaction(self._writer) as connection:
                     yield connection
             except sqlite3.OperationalError as error:
-                if lacks_room(error):  # the caller may try again
+                if lacks_room(error):  # so that the caller may try again
                     self._free_space()
                 raise
             ended = self._ended
@@ -480,7 +474,7 @@ class Queue:
             self._running.pop(running.batch.uid, None)
 
     def delete(self, connection: sqlite3.Connection, uids: Sequence[int]) -> int:
-        """Inside finishing(): delete finished tasks, and batches left without any; returns the number of deleted tasks."""
+        """Inside finishing(): delete finished tasks, and batches without tasks. Return the number of deleted tasks."""
         listed = json.dumps(list(uids))
         among = "uid IN (SELECT value FROM json_each(?)) AND status <> 'enqueued'"
         batches = [row[0] for row in connection.execute(f"SELECT DISTINCT batch_uid FROM tasks WHERE {among}", (listed,))]
@@ -491,10 +485,10 @@ class Queue:
         return gone
 
     def rename_indexes(self, connection: sqlite3.Connection, names: dict[str, str], before_uid: int) -> None:
-        """Inside finishing(): show finished tasks older than a swap under the new names of their indexes.
+        """Inside finishing(): give finished tasks that are older than a swap the new names of their indexes.
 
-        names: old uid -> new uid. Index, content and details of tasks are rewritten, and details and stats of their batches; the
-        texts of errors and strategies stay. See docs/tasks-and-batches.md#swaps.
+        names: old uid -> new uid. This rewrites index, content and details of the tasks, and details and stats of their batches;
+        the texts of errors and strategies do not change. See docs/tasks-and-batches.md#swaps.
         """
         rows = connection.execute(
             "SELECT uid, batch_uid, index_uid FROM tasks WHERE uid < ? AND status <> 'enqueued' AND index_uid IN "
@@ -511,12 +505,12 @@ class Queue:
             (_renamed_swaps(details, names), _renamed_stats(stats, names), uid) for uid, details, stats in batches])
 
     def remove_payload(self, name: str | None) -> None:
-        """Delete the payload of a finished task; when that fails the next start tries again."""
+        """Delete the payload of a finished task; if this fails, the next start tries again."""
         if name:
             _remove_quietly(self.payload_folder / name)
 
     def remove_orphaned_payloads(self) -> None:
-        """Delete payloads that no enqueued task names: of unacknowledged uploads, or of finished tasks."""
+        """Delete payloads that no enqueued task names: from unacknowledged uploads, or of finished tasks."""
         with self._reading() as connection:
             wanted = {row[0] for row in connection.execute(
                 f"SELECT payload FROM tasks WHERE status = '{ENQUEUED}' AND payload IS NOT NULL")}
@@ -525,7 +519,7 @@ class Queue:
                 _remove_quietly(path)
 
     def compact(self) -> tuple[int, int]:
-        """Return free pages to the disk; bytes before and after."""
+        """Return free pages to the disk. Return the bytes before and after."""
         before = self.bytes()[0]
         with self._lock:
             self._writer.execute("VACUUM")
@@ -541,12 +535,12 @@ def _remove_quietly(path: Path) -> None:
 
 
 def stored_tasks(connection: sqlite3.Connection) -> Iterator[Task]:
-    """All tasks of an instance.sqlite with content, oldest first, as stored: running ones read as enqueued."""
+    """Yield all tasks of an instance.sqlite with content, oldest first; running tasks are stored as enqueued."""
     return _tasks(connection, "1 ORDER BY uid", (), _ALL_COLUMNS)
 
 
 def stored_batches(connection: sqlite3.Connection) -> Iterator[Batch]:
-    """All finished batches of an instance.sqlite, oldest first."""
+    """Yield all finished batches of an instance.sqlite, oldest first."""
     return _batches(connection, "1 ORDER BY uid", ())
 
 
@@ -596,7 +590,7 @@ def _batches(connection: sqlite3.Connection, condition: str, values: Sequence[An
 
 
 def _batch_dates_match(batch: Batch, wanted: TaskFilter) -> bool:
-    """The date conditions of a filter, for a running batch: it has no end."""
+    """Return whether a running batch, which has no end yet, meets the date conditions of a filter."""
     if wanted.before_finished_at is not None or wanted.after_finished_at is not None:
         return False
     earliest, latest = batch.earliest_enqueued_at or 0, batch.latest_enqueued_at or 0
@@ -607,7 +601,7 @@ def _batch_dates_match(batch: Batch, wanted: TaskFilter) -> bool:
 
 
 def _renamed_swaps(written: str, names: dict[str, str]) -> str:
-    """Replace names in the JSON of details or content of a swap, or of details of its batch, which have the same shape."""
+    """Replace names in the JSON of a swap's details or content, or of its batch's details: all have the same shape."""
     value = json.loads(written)
     for swap in value.get("swaps", ()):
         swap["indexes"] = [names.get(index_uid, index_uid) for index_uid in swap["indexes"]]
@@ -622,16 +616,16 @@ def _renamed_stats(written: str, names: dict[str, str]) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-# A view of the queue at one moment, for lists that are sent in portions while tasks go on. What may change between two
-# portions is the file (one read transaction fixes it) and the running batches (copied).
+# A view of the queue at one moment, for lists that are sent in portions while tasks run. One read transaction fixes the state of
+# the file, and the running batches are copied.
 
 _COUNT = "SELECT count(*) "
 
 
 @contextmanager
 def queue_snapshot(queue: Queue) -> Iterator[Queue]:
-    """The queue as it is now, read-only, until the block ends."""
-    # Copied before the transaction begins, as for every list: a batch that ends in between is then read from the file.
+    """Give the present state of the queue, read-only, until the block ends."""
+    # Copied before the transaction begins, as for every list: a batch that ends in between is then in the file.
     running = [RunningBatch(replace(one.batch), dict(one.tasks)) for one in queue.running()]
     with queue._reading() as connection:
         yield _QueueSnapshot(connection, running)
@@ -654,14 +648,14 @@ class _QueueSnapshot(Queue):
 
 
 class _CountOnce:
-    """A connection that runs each count once: every portion asks for the same total."""
+    """A connection that runs each count once, because every portion needs the same total."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._counts: dict[tuple[str, str], list[Any]] = {}
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
-        """As sqlite3.Connection.execute()."""
+        """Run a statement, as sqlite3.Connection.execute()."""
         if not sql.startswith(_COUNT):
             return self._connection.execute(sql, values)
         key = sql, repr(values)

@@ -1,12 +1,12 @@
-"""The order of changes of tasks and batches, and how requests wait for the next one.
+"""The order of changes of tasks and batches, and how requests wait for the next change.
 
-No log is kept: the moments of a task are columns of its row, and no two changes share one, except those of the tasks of
-one batch. So changes are read from the table from any position: a client that is slow, or returns after a day or a restart,
-misses nothing and costs no memory. See docs/tasks-and-batches.md#changes.
+Changes are not logged: the moments of a task are columns of its row, and only the tasks of one batch share a moment. So
+changes can be read from the table from any position: a client that is slow, or returns after a day or a restart, misses no
+change and costs no memory. See docs/tasks-and-batches.md#changes.
 
-A request waits in poll() on its socket and a WakeupPipe at once, because either may end the wait.
+A request polls its socket and a WakeupPipe together, because either may end the wait.
 
-Threads: any may notify or listen; `_lock` guards the listeners.
+Threads: any thread may notify or listen; `_lock` guards the listeners.
 """
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _COLUMNS = ("enqueued_at", "started_at", "finished_at")
 _FARTHEST = (1 << 63) - 1
 _PIECE = 4096  # bytes that are read at once from a wake-up pipe
 _POSITION = re.compile(r"([0-9]{1,19})(?:-([0-2])-([0-9]{1,19}))?", re.ASCII)
-# Each part is answered by the SQL index on its column, which ends with the uid.
+# The SQL index on its column, which ends with the uid, answers each part.
 _PART = ("SELECT * FROM (SELECT {column} AS moment, {step} AS step, uid FROM tasks WHERE {column} <= ? "
          "AND ({column}, uid) > (?, ?) ORDER BY {column}, uid LIMIT ?)")
 _OF_TASKS = " UNION ALL ".join(_PART.format(column=column, step=step) for step, column in enumerate(_COLUMNS))
-# batches have no SQL index on moments; tasks of one batch share finished_at, so these are found by their tasks.
+# `batches` lacks an SQL index on moments. The tasks of a batch share its finished_at, so batches are found by their tasks.
 _OF_BATCHES = ("SELECT uid, started_at, finished_at FROM batches WHERE uid IN "
                "(SELECT batch_uid FROM tasks WHERE finished_at >= ? AND finished_at <= ? GROUP BY finished_at)")
 
@@ -46,7 +46,7 @@ class Position(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """The inverse of str(); a bare moment (nanoseconds since 1970) is after all its changes. Raises ValueError."""
+        """Parse the text of str(); a bare moment (nanoseconds since 1970) is after all its changes. Raises ValueError."""
         match = _POSITION.fullmatch(text)
         if match is None:
             raise ValueError(f"`{text}` is no position: expected the id of an event, or `0` for the beginning")
@@ -55,7 +55,7 @@ class Position(NamedTuple):
 
 
 def of_tasks(connection: sqlite3.Connection, since: Position, until: int, most: int) -> list[Position]:
-    """The first `most` stored changes of tasks after `since` up to the moment `until`, in order."""
+    """Return the first `most` stored changes of tasks after `since` up to the moment `until`, in order."""
     values: list[int] = []
     for step in range(len(_COLUMNS)):
         uid = since.uid if step == since.step else -1 if step > since.step else _FARTHEST
@@ -65,7 +65,7 @@ def of_tasks(connection: sqlite3.Connection, since: Position, until: int, most: 
 
 
 def of_batches(connection: sqlite3.Connection, since: Position, until: int) -> Iterator[Position]:
-    """The changes of finished batches after `since` up to the moment `until`, in any order."""
+    """Yield the changes of finished batches after `since` up to the moment `until`, in any order."""
     for uid, started_at, finished_at in connection.execute(_OF_BATCHES, (since.moment, until)):
         for change in (Position(started_at, TO_PROCESSING, uid), Position(finished_at, TO_FINISHED, uid)):
             if since < change and change.moment <= until:
@@ -73,12 +73,12 @@ def of_batches(connection: sqlite3.Connection, since: Position, until: int) -> I
 
 
 def uids_of(changes: Iterable[Position]) -> str:
-    """The distinct uids of changes, as a JSON list for json_each()."""
+    """Return the distinct uids of changes, as a JSON list for json_each()."""
     return json.dumps(sorted({change.uid for change in changes}))
 
 
 class WakeupPipe:
-    """A descriptor that is readable from set() until clear(): any thread wakes one that polls it, beside sockets."""
+    """A descriptor that is readable from set() until clear(), to wake a thread that polls it together with sockets."""
 
     def __init__(self) -> None:
         self._reading, self._writing = os.pipe()
@@ -88,18 +88,18 @@ class WakeupPipe:
         self._is_closed = False
 
     def fileno(self) -> int:
-        """The descriptor to poll."""
+        """Return the descriptor to poll."""
         return self._reading
 
     def set(self) -> None:
-        """Make it readable. Never blocks; does nothing after close()."""
+        """Make the pipe readable. Never blocks; does nothing after close()."""
         with self._lock:
             if not (self.is_set or self._is_closed):
                 self.is_set = True
                 os.write(self._writing, b"!")
 
     def clear(self) -> None:
-        """Make it unreadable. Call this before looking for work: what arrives later sets it again."""
+        """Make the pipe unreadable. Call this before looking for work: later work sets the pipe again."""
         with self._lock:
             if self.is_set:
                 os.read(self._reading, _PIECE)
@@ -126,7 +126,7 @@ class Listeners:
 
     @contextmanager
     def when_ended(self, uid: int) -> Iterator[WakeupPipe]:
-        """A pipe that is set when the task `uid` ends, unless it has ended before."""
+        """Give a pipe that is set when the task `uid` ends, unless it has already ended."""
         wakeup = WakeupPipe()
         with self._lock:
             self._for_task_ends.setdefault(uid, []).append(wakeup)
@@ -141,7 +141,7 @@ class Listeners:
             wakeup.close()
 
     def add(self, has_changes: bool = True) -> WakeupPipe:
-        """A pipe that is set at every change (with `has_changes`) and when svcd stops, until remove()."""
+        """Return a pipe that is set at every change (with `has_changes`) and when svcd stops, until remove()."""
         wakeup = WakeupPipe()
         with self._lock:
             (self._for_changes if has_changes else self._for_close).append(wakeup)
@@ -159,7 +159,7 @@ class Listeners:
             wakeup.set()
 
     def notify(self, ended: Sequence[int] = ()) -> None:
-        """Wake the listeners after a change that can be read now. ended: uids of the tasks that finished with it."""
+        """Wake the listeners; call this when the change can be read. ended: uids of the tasks that finished with it."""
         if not (self._for_changes or self._for_task_ends):  # the usual case: nobody listens
             return
         with self._lock:
@@ -170,7 +170,7 @@ class Listeners:
                     wakeup.set()
 
     def close(self) -> None:
-        """Wake everybody: svcd stops."""
+        """Wake all listeners, because svcd stops."""
         self.is_closed = True
         with self._lock:
             for wakeups in (self._for_changes, self._for_close, *self._for_task_ends.values()):

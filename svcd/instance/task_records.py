@@ -1,4 +1,4 @@
-"""Tasks and batches as the queue holds them, the filters of their lists as SQL, and pages of lists."""
+"""The records of tasks and batches, the filters of their lists as SQL, and pages of lists."""
 from __future__ import annotations
 
 import json
@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 @dataclass
 class Task:
-    """One task. Times in nanoseconds; details as responses show them, None for kinds without.
+    """One task. Times in nanoseconds; details as responses show them, None for kinds without details.
 
-    content: what is to be done, members by kind. payload: name of a file in the payload folder, payload_bytes its size.
+    content: the work to do, with members by kind. payload: name of a file in the payload folder; payload_bytes: its size.
     """
 
     uid: int
@@ -43,7 +43,7 @@ class Task:
 
 @dataclass
 class Batch:
-    """One batch. Times in nanoseconds; details and stats as responses show them; progress is None unless it runs."""
+    """One batch. Times in nanoseconds; details and stats as responses show them; progress: None unless the batch runs."""
 
     uid: int
     started_at: int
@@ -58,7 +58,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class TaskFilter:
-    """Conditions joined by AND, the values of each by OR; None is no condition. Date bounds are exclusive."""
+    """Conditions joined by AND, with the values of each joined by OR; None sets no condition. Date bounds are exclusive."""
 
     uids: Sequence[int] | None = None
     batch_uids: Sequence[int] | None = None
@@ -74,7 +74,7 @@ class TaskFilter:
     after_finished_at: int | None = None
 
     def is_met_by(self, task: Task) -> bool:
-        """Whether a list with this filter would show the task in this state."""
+        """Return whether a list with this filter would show the task in its present state."""
         wanted = ((self.uids, task.uid), (self.batch_uids, task.batch_uid), (self.statuses, task.status),
                   (self.kinds, task.kind), (self.index_uids, task.index_uid), (self.canceled_by, task.canceled_by))
         if any(values is not None and value not in values for values, value in wanted):
@@ -82,19 +82,14 @@ class TaskFilter:
         bounds = ((self.before_enqueued_at, self.after_enqueued_at, task.enqueued_at),
                   (self.before_started_at, self.after_started_at, task.started_at),
                   (self.before_finished_at, self.after_finished_at, task.finished_at))
-        return all(_lies_between(moment, before, after) for before, after, moment in bounds)
-
-
-def _lies_between(moment: int | None, before: int | None, after: int | None) -> bool:
-    """Bounds are exclusive, None is no bound; a missing moment meets no bound."""
-    if moment is None:
-        return before is None and after is None
-    return (before is None or moment < before) and (after is None or moment > after)
+        return all(before is None and after is None if moment is None  # a missing moment meets no bound
+                   else (before is None or moment < before) and (after is None or moment > after)
+                   for before, after, moment in bounds)
 
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """A page of a list. total: all matches; from_uid: of the first result; next_uid: of the first result of the next page."""
+    """A page of a list. total: number of matches; from_uid: first uid of the page; next_uid: first uid of the next page."""
 
     results: list[T]
     total: int
@@ -109,12 +104,12 @@ Condition = tuple[str, list[Any]]
 
 # Field of TaskFilter -> column, for a list of values.
 _LISTS = {"uids": "uid", "batch_uids": "batch_uid", "kinds": "kind", "canceled_by": "canceled_by"}
-# A swap has no index_uid, so no filter of indexes shows it; the total of a list of tasks counts it for the indexes that it names
-# (recorded behaviour).
+# The index_uid of a swap is null, so a filter of indexes never shows a swap; but the total of the list counts the swap for the
+# indexes that it names (recorded behaviour).
 _SWAPS = ("uid IN (SELECT swapped.uid FROM tasks AS swapped, json_each(swapped.details, '$.swaps') AS pair, "
           "json_each(pair.value, '$.indexes') AS side WHERE swapped.kind = 'indexSwap' "
           "AND side.value IN (SELECT value FROM json_each(?)))")
-# Field of TaskFilter -> condition on the date of a task, on those of a batch.
+# Field of TaskFilter -> condition on the date of a task, condition on the dates of a batch.
 _DATES = {
     "before_enqueued_at": ("enqueued_at < ?", "earliest_enqueued_at < ?"),
     "after_enqueued_at": ("enqueued_at > ?", "latest_enqueued_at > ?"),
@@ -131,7 +126,7 @@ def _among(column: str, values: Sequence[Any]) -> Condition:
 
 
 def _status(statuses: Sequence[str], running: Mapping[int, int]) -> Condition:
-    """A running task is stored as enqueued, but matches only `processing`."""
+    """Return the condition on statuses. A running task is stored as enqueued, but matches only `processing`."""
     stored, values = _among("status", [s for s in statuses if s != PROCESSING])
     among_running, uids = _among("uid", list(running))
     if ENQUEUED in statuses and PROCESSING in statuses:
@@ -143,7 +138,7 @@ def _status(statuses: Sequence[str], running: Mapping[int, int]) -> Condition:
 
 def task_condition(wanted: TaskFilter, running: Mapping[int, int], *, dates: bool = True,
                    counts_swaps: bool = False) -> Condition:
-    """The WHERE clause over tasks.
+    """Return the WHERE clause over tasks.
 
     running: uid of a running task -> start of its batch. counts_swaps: a swap matches the indexes that it names.
     """
@@ -155,17 +150,23 @@ def task_condition(wanted: TaskFilter, running: Mapping[int, int], *, dates: boo
         named, values = _among("index_uid", wanted.index_uids)
         parts.append((f"({named} OR {_SWAPS})", values * 2) if counts_swaps else (named, values))
     if dates:
-        parts += [_including_running(part, running) for part in _dates(wanted, 0)]
+        for sql, (bound,) in _dates(wanted, 0):
+            if sql.startswith("started_at"):  # a running task starts with its batch, which is not stored yet
+                among, uids = _among("uid", [uid for uid, started_at in running.items()
+                                             if (started_at < bound if "<" in sql else started_at > bound)])
+                parts.append((f"({sql} OR {among})", [bound, *uids]))
+            else:
+                parts.append((sql, [bound]))
     return _all_of(parts)
 
 
 def of_indexes(index_uids: Sequence[str]) -> Condition:
-    """The WHERE clause over the tasks of some indexes; global tasks do not match."""
+    """Return the WHERE clause over the tasks of some indexes; global tasks do not match."""
     return _among("index_uid", index_uids)
 
 
 def batch_condition(wanted: TaskFilter, running: Mapping[int, int]) -> Condition:
-    """The WHERE clause over batches: a task of the batch matches, and the dates of the batch do."""
+    """Return the WHERE clause over batches: the dates of the batch match, and at least one of its tasks does."""
     of_tasks, values = task_condition(wanted, running, dates=False)
     parts = _dates(wanted, 1)
     if values:
@@ -176,16 +177,6 @@ def batch_condition(wanted: TaskFilter, running: Mapping[int, int]) -> Condition
 def _dates(wanted: TaskFilter, which: int) -> list[Condition]:
     return [(conditions[which], [getattr(wanted, name)]) for name, conditions in _DATES.items()
             if getattr(wanted, name) is not None]
-
-
-def _including_running(date: Condition, running: Mapping[int, int]) -> Condition:
-    """Extend a condition on started_at to running tasks, whose start is that of their batch and not stored yet."""
-    sql, (bound,) = date
-    if not sql.startswith("started_at"):
-        return date
-    among, uids = _among("uid", [uid for uid, started_at in running.items()
-                                 if (started_at < bound if "<" in sql else started_at > bound)])
-    return f"({sql} OR {among})", [bound, *uids]
 
 
 def _all_of(parts: Sequence[Condition]) -> Condition:

@@ -1,14 +1,14 @@
 """The webhooks of an instance, and the outbox: a notice of each finished batch, stored until every webhook has received it.
 
-There are up to 20 stored webhooks, and that of the launch options, which is not stored. All are held in memory, in a mapping that
-is replaced as a whole by each change. URLs and headers are checked in svcd.api.webhooks.
+Up to 20 webhooks are stored; the webhook of the launch options is not. All webhooks are in memory, in a mapping that each change
+replaces as a whole. svcd.api.webhooks checks URLs and headers.
 
-A notice is written in the transaction that ends its batch: the task lines as they are at that moment, compressed in parts, once
-for all webhooks; plus one row per webhook. The row is deleted after delivery, and with its last row the notice (triggers in
+A notice is written in the transaction that ends its batch: the task lines of that moment, compressed in parts, once for all
+webhooks; plus one row per webhook. The row is deleted after delivery, and the notice with its last row (triggers in
 svcd.index.schema). Numbers grow in the order in which batches ended, which is the order of delivery.
 
-Notices that a webhook did not accept for too long are marked as given up and kept for a while, for inspection and replay. The
-total is bounded by MAX_OUTBOX_BYTES: beyond it the oldest notices are deleted. Sending is svcd.remote.webhook_delivery.
+A notice that a webhook did not accept for too long is marked as given up and kept for a while, for inspection and replay. When
+all notices exceed MAX_OUTBOX_BYTES, the oldest are deleted. svcd.remote.webhook_delivery sends them.
 See docs/tasks-and-batches.md#webhooks-and-outbox.
 """
 from __future__ import annotations
@@ -29,15 +29,15 @@ from svcd.instance.rows import Row, RowWriter, read_row
 
 _TABLE = "webhooks"
 LAUNCH_UUID = "00000000-0000-0000-0000-000000000000"
-MAX_WEBHOOKS = 20  # besides that of the launch options
+MAX_WEBHOOKS = 20  # besides the webhook of the launch options
 _TOO_MANY = ("Defining too many webhooks would crush the server. Please limit the number of webhooks to "
              f"{MAX_WEBHOOKS}. You may use a third-party proxy server to dispatch events to more than {MAX_WEBHOOKS} "
              "endpoints.")
 
-# Bytes of lines in a part: what is held in memory at once, and compressed together.
+# Bytes of lines in a part, which is held in memory and compressed as a whole.
 PART_BYTES = 64 << 10
 MAX_OUTBOX_BYTES = 1 << 30
-# How much is left when the oldest notices are deleted, so that this is rare.
+# Bytes that stay when the oldest notices are deleted, so that deletion is rare.
 TRIMMED_BYTES = MAX_OUTBOX_BYTES // 10 * 9
 GIVEN_UP_RETENTION = 7 * quantities.DAY
 # Approximate bytes of the rows of a notice, besides its lines.
@@ -60,12 +60,12 @@ class Webhook:
 
     @property
     def is_editable(self) -> bool:
-        """False for the webhook of the launch options."""
+        """Whether the interface may change the webhook: not the webhook of the launch options."""
         return self.uuid != LAUNCH_UUID
 
 
 def merged_headers(*layers: Mapping[str, str | None]) -> dict[str, str]:
-    """Merge headers whose names are equal but for letter case; the last spelling and value win, None removes a header."""
+    """Merge headers, ignoring the case of names; the last spelling and value win, None removes a header."""
     kept: dict[str, tuple[str, str]] = {}  # lower-case name -> name, value
     for layer in layers:
         for name, value in layer.items():
@@ -76,10 +76,10 @@ def merged_headers(*layers: Mapping[str, str | None]) -> dict[str, str]:
 
 
 class Webhooks:
-    """All webhooks. The uuid of that of the launch options sorts first."""
+    """All webhooks. The uuid of the webhook of the launch options sorts first."""
 
     def __init__(self, writer: sqlite3.Connection, lock: threading.RLock, stored: RowWriter) -> None:
-        """writer: to read what is stored, under the lock."""
+        """writer: reads stored webhooks, under the lock."""
         self.on_change: Callable[[str], None] = lambda uuid: None  # called with its uuid, outside the lock, after a change
         self.before_removal: Callable[[], None] = lambda: None  # frees reserved disk space: deletions work on a full disk
         self._writer = writer
@@ -90,22 +90,22 @@ class Webhooks:
             self.reload(uuid)
 
     def set_launch_webhook(self, url: str | None, authorization: str | None = None) -> None:
-        """Set the webhook of the launch options; without a URL remove it."""
+        """Set the webhook of the launch options, or remove it (no URL)."""
         headers = {} if authorization is None else {"Authorization": authorization}
         with self._lock:
             others = {uuid: row for uuid, row in self._rows.items() if row.is_editable}
             self._rows = others if url is None else {**others, LAUNCH_UUID: Webhook(LAUNCH_UUID, url, headers)}
 
     def all(self) -> Sequence[Webhook]:
-        """All webhooks, ordered by uuid."""
+        """Return all webhooks, ordered by uuid."""
         return sorted(self._rows.values(), key=lambda row: row.uuid)
 
     def get(self, uuid: str) -> Webhook | None:
-        """One webhook, or None."""
+        """Return a webhook, or None."""
         return self._rows.get(uuid)
 
     def require(self, uuid: str) -> Webhook:
-        """One webhook. Raises webhook_not_found."""
+        """Return a webhook. Raises webhook_not_found."""
         row = self._rows.get(uuid)
         if row is None:
             raise ApiError("webhook_not_found", f"Webhook `{uuid}` not found.")
@@ -139,7 +139,7 @@ class Webhooks:
         self._stored.change(_TABLE, uuid, lambda before: None)
 
     def reload(self, uuid: str) -> None:
-        """Read a stored webhook again: it may have changed."""
+        """Read a stored webhook again, after a change."""
         with self._lock:
             row = read_row(self._writer, _TABLE, uuid)
             others = {each: kept for each, kept in self._rows.items() if each != uuid}
@@ -160,15 +160,15 @@ def _from_row(uuid: str, row: Row) -> Webhook:
 
 
 class NoticeRemoved(Exception):
-    """The notice was deleted while it was read: its webhook was deleted, or the outbox was full."""
+    """The notice was deleted while it was being read: its webhook was deleted, or the outbox was full."""
 
 
 @dataclass(frozen=True)
 class Notice:
-    """One batch, to be delivered to one webhook. tasks: number of lines; length: their bytes; times in nanoseconds.
+    """A finished batch, to be delivered to one webhook. tasks: number of lines; length: their bytes; times in nanoseconds.
 
-    attempts, tried_at, reason: number of failed attempts, time and reason of the last one. given_up_at: None while
-    delivery is still attempted.
+    attempts, tried_at, reason: number of failed attempts; time and reason of the last failure. given_up_at: None while delivery
+    is still attempted.
     """
 
     number: int
@@ -183,18 +183,18 @@ class Notice:
 
 
 class Outbox:
-    """The notices of an instance. receivers: returns the uuids of the present webhooks."""
+    """The notices of an instance. receivers: returns the uuids of the existing webhooks."""
 
     def __init__(self, path: Path, writer: sqlite3.Connection, lock: threading.RLock, readers: ReadPool,
                  receivers: Callable[[], Sequence[str]]) -> None:
-        # Notes through the log of a cluster that a webhook has received the notice of a batch; None on a single node.
+        # Records in the log of a cluster that a webhook has received the notice of a batch; None on a single node.
         self.replicate: Callable[[str, int], None] | None = None
         self._path = path
         self._writer = writer
         self._lock = lock  # guards _writer and _bytes
         self._readers = readers
         self._receivers = receivers
-        self._bytes: int | None = None  # upper bound of what is stored; None until the first notice
+        self._bytes: int | None = None  # upper bound of the stored bytes; None until the first notice
 
     # Adding
 
@@ -237,17 +237,17 @@ class Outbox:
     # Delivery
 
     def head(self, webhook: str) -> Notice | None:
-        """The oldest notice that a webhook has not received, or None."""
+        """Return the oldest notice that a webhook has not received, or None."""
         with self._reading() as connection:
             row = connection.execute(
-                # Without INDEXED BY, SQLite would scan the rows that were given up.
+                # Without INDEXED BY, SQLite would scan the rows of notices that were given up.
                 f"SELECT {_COLUMNS} FROM (SELECT * FROM outbox INDEXED BY outbox_waiting WHERE webhook = ? "
                 "AND given_up_at IS NULL ORDER BY number LIMIT 1) AS o JOIN notices AS n USING (number)",
                 (webhook,)).fetchone()
         return Notice(*row) if row else None
 
     def lines(self, notice: Notice) -> Iterator[bytes]:
-        """The lines of a notice as bytes, part by part; no read transaction stays open in between. Raises NoticeRemoved."""
+        """Yield the lines of a notice as bytes, part by part, with one read transaction for each. Raises NoticeRemoved."""
         part = sent = 0
         while sent < notice.length:
             with self._reading() as connection:
@@ -260,7 +260,7 @@ class Outbox:
             yield text
 
     def mark_delivered(self, webhook: str, notice: Notice) -> None:
-        """Delete the row of a delivered notice. After a power cut the row may reappear: delivered twice, never lost."""
+        """Delete the row of a delivered notice. After a power cut the row may reappear: the notice is sent twice, never lost."""
         if self.replicate is not None:
             self.replicate(webhook, notice.batch_uid)
             return
@@ -268,14 +268,14 @@ class Outbox:
             connection.execute("DELETE FROM outbox WHERE webhook = ? AND number = ?", (webhook, notice.number))
 
     def remove_delivered(self, connection: sqlite3.Connection, webhook: str, batch_uid: int) -> None:
-        """Inside a transaction: the same, for the notice of a batch, which has another number on each node."""
+        """Inside a transaction: do the same by batch uid, because the number of a notice differs between nodes."""
         connection.execute("DELETE FROM outbox WHERE webhook = ? AND number IN (SELECT number FROM notices WHERE batch_uid = ?)",
                            (webhook, batch_uid))
 
     def mark_failed(self, webhook: str, notice: Notice, reason: str, *, now: int, given_up_after: int) -> int:
-        """Note a failed attempt. A notice that is `given_up_after` nanoseconds old is given up.
+        """Record a failed attempt. Give up the notice when it is `given_up_after` nanoseconds old.
 
-        So are all others of the webhook that are as old; returns how many.
+        All notices of the webhook that are as old are given up with it; returns their number.
         """
         with self._relaxed_transaction() as connection:
             connection.execute("UPDATE outbox SET attempts = attempts + 1, tried_at = ?, reason = ? "
@@ -288,7 +288,7 @@ class Outbox:
                 (now, reason, webhook, now - given_up_after)).rowcount
 
     def prune_unknown_webhooks(self) -> None:
-        """Delete rows of webhooks that no longer exist, such as one of earlier launch options."""
+        """Delete rows of webhooks that no longer exist, such as the webhook of earlier launch options."""
         known = json.dumps(list(self._receivers()))
         with self._lock:
             if self._writer.execute("SELECT 1 FROM outbox LIMIT 1").fetchone():
@@ -298,7 +298,7 @@ class Outbox:
     # Undelivered notices
 
     def failures(self, webhook: str, offset: int, limit: int) -> tuple[list[Notice], int]:
-        """A page of the notices that failed or were given up, oldest first, and their total."""
+        """Return a page of the notices that failed or were given up, oldest first, and their total."""
         with self._reading() as connection:
             (total,) = connection.execute(f"SELECT count(*) FROM outbox AS o WHERE {_TRIED}", (webhook,)).fetchone()
             rows = connection.execute(f"SELECT {_COLUMNS} {_JOINED} WHERE {_TRIED} ORDER BY number LIMIT ? OFFSET ?",
@@ -306,7 +306,7 @@ class Outbox:
         return [Notice(*row) for row in rows], total
 
     def replay(self, webhook: str, batch_uids: Sequence[int] | None = None) -> int:
-        """Enqueue notices that were given up (all, or of some batches) again, durably; returns how many."""
+        """Enqueue given-up notices again (all, or those of some batches), durably. Return their number."""
         chosen, values = "", []
         if batch_uids is not None:
             chosen = "AND number IN (SELECT number FROM notices WHERE batch_uid IN (SELECT value FROM json_each(?)))"
@@ -322,7 +322,7 @@ class Outbox:
 
     @contextmanager
     def _relaxed_transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction without sync: tasks, which use the same connection, must not wait for the disk on behalf of webhooks."""
+        """Run a transaction without sync: tasks use the same connection, and must not wait for the disk because of webhooks."""
         with self._lock:
             self._writer.execute("PRAGMA synchronous = NORMAL")
             try:
@@ -333,7 +333,7 @@ class Outbox:
 
 
 def _parts(lines: Iterable[str]) -> Iterator[tuple[int, bytes]]:
-    """Lines joined to parts of about PART_BYTES: (number of lines, bytes)."""
+    """Join lines to parts of about PART_BYTES; yield (number of lines, bytes)."""
     count, size, kept = 0, 0, []
     for line in lines:
         text = line.encode("utf-8", "replace") + b"\n"

@@ -1,13 +1,13 @@
-"""The analysis of documents: from a document to the words and values of it that an index stores.
+"""Analysis of documents: extracts the words and values that an index stores.
 
-Analysis does it in this process. AnalysisProcess has another process do it (svcd.tasks.analysis_process), which takes
-about as long as writing: for a large batch both run side by side. See docs/tasks-and-batches.md#analysis-process.
+Analysis works in this process, AnalysisProcess in a separate process (svcd.tasks.analysis_process). Analysis takes about as long
+as writing, so a large batch runs both in parallel. See docs/tasks-and-batches.md#analysis-process.
 
     -> settings as JSON, then portions: lists of documents as JSON texts
     <- for each portion: its EncodedDocuments
 
-Each message is one value in the form of `marshal`, after its length. The process has nothing to say about errors: it ends, and
-the portion is analyzed here, where the same error has its place.
+Each message is its length, then one `marshal` value. The process reports no errors: it ends, and the indexing process analyzes
+the portion itself and raises the same error there.
 """
 from __future__ import annotations
 
@@ -24,14 +24,7 @@ from typing import Any, NamedTuple
 
 from svcd.base import json_text
 from svcd.index.encoded_document import (
-    AttributeValues,
-    AttributeWords,
-    EncodedDocuments,
-    EncodedPortion,
-    Values,
-    attribute_values,
-    attribute_words,
-    encoded_values,
+    AttributeValues, AttributeWords, EncodedDocuments, EncodedPortion, Values, attribute_values, attribute_words, encoded_values,
 )
 from svcd.schema.attributes import RESERVED
 from svcd.schema.documents import searchable_values, terms_by_attribute, terms_of_values
@@ -41,9 +34,9 @@ from svcd.text.term_positions import TermPositionBuilder, term_position_builder
 
 _MODULE = "svcd.tasks.analysis_process"
 _LENGTH = struct.Struct("<Q")
-_PIPE_BYTES = 1 << 20  # two answers
+_PIPE_BYTES = 1 << 20  # two answers, and the most that Linux allows any user
 
-DocumentText = tuple[str, "int | None", bool]  # JSON, docid if it is new, do its words differ from those that are stored?
+DocumentText = tuple[str, "int | None", bool]  # JSON, docid of a new document, whether its words differ from the stored words
 
 
 class Analysis:
@@ -65,14 +58,14 @@ class Analysis:
         return field_values(document, self._is_kept)
 
     def has_same_words(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-        """Have two documents the same values of searchable attributes? An update of other attributes leaves the words."""
+        """Return whether the searchable attributes of two documents have equal values, so that the stored words stay valid."""
         values = [searchable_values(document, self._is_searchable) for document in (before, after)]
         return values[0] == values[1] and json_text.dumps(values[0]) == json_text.dumps(values[1])  # 1 == True
 
     def encoded(self, documents: Iterable[tuple[Mapping[str, Any], int | None, bool]]) -> EncodedDocuments:
-        """Both, encoded.
+        """Encode the words and values of documents.
 
-        documents: (document, docid if it is new, do its words differ from those that are stored?); {} for one that is deleted.
+        documents: (document, docid of a new one, whether its words differ from the stored words); {} for a deleted document.
         """
         portion = EncodedPortion()
         for document, docid, has_other_words in documents:
@@ -83,11 +76,16 @@ class Analysis:
         return portion.documents
 
     def _flat(self, document: Mapping[str, Any]) -> tuple[dict[str, AttributeWords], Values] | None:
-        """The encoded attributes of a document of scalars and arrays of scalars, each of which is one member; None for others."""
+        """Encode a document whose members are all scalars or arrays of scalars; None for any other document."""
         words: dict[str, AttributeWords] = {}
         values: Values = {}
         for name, value in document.items():
-            member = self._members.get(name) or self._member(name)
+            member = self._members.get(name)
+            if member is None:
+                if len(self._members) >= _MOST_MEMBERS:
+                    self._members.clear()
+                builder = term_position_builder(self._analyzer) if self._is_searchable(name) else None
+                member = self._members[name] = _Member(name, builder, self._locales_of(name), self._is_kept(name))
             encoded = member.encoded(value)
             if encoded is None:
                 return None
@@ -97,24 +95,17 @@ class Analysis:
                 values[name] = encoded.values
         return words, values
 
-    def _member(self, name: str) -> _Member:
-        if len(self._members) >= _MOST_MEMBERS:
-            self._members.clear()
-        builder = term_position_builder(self._analyzer) if self._is_searchable(name) else None
-        member = self._members[name] = _Member(name, builder, self._locales_of(name), self._is_kept(name))
-        return member
-
     def _nested(self, document: Mapping[str, Any]) -> tuple[dict[str, AttributeWords], Values]:
         words = {name: attribute_words(terms) for name, terms in self.positions(document).items()}
         return words, encoded_values(self.values(document))
 
     def encoded_texts(self, texts: Sequence[DocumentText]) -> EncodedDocuments:
-        """The same of documents that are given as JSON texts."""
+        """Encode documents given as JSON texts."""
         return self.encoded((json.loads(text), docid, has_other_words) for text, docid, has_other_words in texts)
 
 
 class _EncodedMember(NamedTuple):
-    """What a member of a document contributes; None where the settings want nothing of it, or there is nothing."""
+    """Encoded words and values of one member of a document; None where the settings keep none, or the member has none."""
 
     words: AttributeWords | None
     values: AttributeValues | None
@@ -122,14 +113,14 @@ class _EncodedMember(NamedTuple):
 
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 _TEXTS = frozenset((str,))
-# Names of members that are remembered, and values of each that are: a category, a year or an author is that of many documents.
-# Longer values (in characters, or elements) are not remembered.
+# Limits of the cache: number of member names, and of values per name. Many documents share a category, a year or an author.
+# Longer values (in characters, or elements) are not cached.
 _MOST_MEMBERS, _MOST_VALUES = 1000, 500
 _LONGEST_TEXT, _LONGEST_LIST = 60, 16
 
 
 class _Member:
-    """Encodes the values of the members of one name, and remembers short ones. builder: None unless the member is searchable."""
+    """Encodes the values of one member name, and caches short values. builder: None unless the member is searchable."""
 
     def __init__(self, name: str, builder: TermPositionBuilder | None, locales: Sequence[str] | None, is_kept: bool) -> None:
         self._builder = builder
@@ -139,7 +130,7 @@ class _Member:
         self._known: dict[Any, _EncodedMember] = {}
 
     def encoded(self, value: Any) -> _EncodedMember | None:
-        """What a value contributes; None for one that has attributes of its own, and for a reserved member."""
+        """Encode one value; None for a value with nested attributes, and for a reserved member."""
         kind, key = type(value), value
         if kind is str:
             is_remembered = len(value) <= _LONGEST_TEXT
@@ -176,13 +167,13 @@ class _Member:
 
 
 class AnalysisProcessDied(RuntimeError):
-    """The process ended before it had answered."""
+    """The analysis process ended before it answered."""
 
 
 class AnalysisProcess:
-    """A process that analyzes portions of documents in the order in which they are sent.
+    """A process that analyzes portions of documents, in the order in which they are sent.
 
-    At most MOST_SENT portions may be on their way: most of them wait in the pipes. It ends with this process.
+    At most MOST_SENT portions may be in transit; most of them wait in the pipes. The process ends with its parent.
     """
 
     MOST_SENT = 4
@@ -192,15 +183,17 @@ class AnalysisProcess:
             [sys.executable, "-m", _MODULE, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         assert self._process.stdin and self._process.stdout
         self._requests, self._answers = self._process.stdin.fileno(), self._process.stdout.fileno()
-        for pipe in (self._requests, self._answers):
-            _widen(pipe)
-        # Neither process may wait to be read while it does not read itself.
-        os.set_blocking(self._requests, False)
+        for pipe in (self._requests, self._answers):  # wide pipes: each process can continue while the other is busy
+            try:
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+            except (AttributeError, OSError):  # not Linux, or too many pipes: slower
+                pass
+        os.set_blocking(self._requests, False)  # else both processes could block in a write, and neither would read
         self._unsent = bytearray()
         self._send(json.dumps(settings))
 
     def send(self, texts: Sequence[DocumentText]) -> bool:
-        """Send a portion of documents; False when the pipe has no room for all of it, so that the rest follows later."""
+        """Send a portion of documents. Return False when the pipe is full; receive() then sends the rest."""
         self._send(list(texts))
         return not self._unsent
 
@@ -218,7 +211,7 @@ class AnalysisProcess:
             self._unsent.clear()
 
     def receive(self) -> EncodedDocuments:
-        """The oldest portion sent that has not been received yet. Raises AnalysisProcessDied."""
+        """Return the analysis of the oldest portion that was sent and not received yet. Raises AnalysisProcessDied."""
         try:
             answer: EncodedDocuments = read_message(self._read)
         except EOFError:
@@ -234,7 +227,7 @@ class AnalysisProcess:
         return os.read(self._answers, size)
 
     def close(self) -> None:
-        """End it, whatever it does."""
+        """Kill the process."""
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe
@@ -242,22 +235,14 @@ class AnalysisProcess:
         self._process.wait()
 
 
-def _widen(pipe: int) -> None:
-    """Have a pipe hold as much as Linux allows everyone, so that a process can go on while the other is busy."""
-    try:
-        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-    except (AttributeError, OSError):  # not Linux, or too many pipes: slower
-        pass
-
-
 def packed_message(message: Any) -> bytes:
-    """A value of the basic types as it is sent."""
+    """Return the message that carries a value of the basic types."""
     content = marshal.dumps(message)
     return _LENGTH.pack(len(content)) + content
 
 
 def read_message(read: Callable[[int], bytes]) -> Any:
-    """The next value. read: gives up to so many bytes, none at the end. Raises EOFError when there is no whole value."""
+    """Read the next value. read: as os.read() without the descriptor. Raises EOFError when the input ends within a value."""
     (size,) = _LENGTH.unpack(_exactly(read, _LENGTH.size))
     return marshal.loads(_exactly(read, size))
 

@@ -1,4 +1,4 @@
-"""The analysis process: analyzes documents beside the indexing process, which writes them. See svcd.tasks.analysis."""
+"""The analysis process: analyzes documents while the indexing process writes earlier ones. See svcd.tasks.analysis."""
 from __future__ import annotations
 
 import gc
@@ -31,5 +31,5 @@ def main(parent: int) -> None:
 if __name__ == "__main__":
     try:
         main(int(sys.argv[1]))
-    except BrokenPipeError:  # the indexing process has no more use for the answers
+    except BrokenPipeError:  # the indexing process no longer reads the answers
         os._exit(0)

@@ -1,9 +1,11 @@
-"""Writes dumps and snapshots, in the indexing process, while the runner lets no index be written: files, or uploads of snapshots.
+"""Writes dumps and snapshots in the indexing process, to files or (snapshots) to an object store.
 
-Nothing is held in memory as a whole: documents are streamed from the table, lists of unknown length go through a file.
+The runner lets no process write an index meanwhile. Memory stays small: documents are streamed from their table, and lists of
+unknown length go through a temporary file.
 
-The queue changes meanwhile: tasks arrive, and waiting ones may be canceled, which deletes their payloads. So payloads are
-copied first, and the state of the queue is written in which none of them was missing. See docs/dumps.md#consistency.
+The queue does change meanwhile: tasks arrive, and a cancelation deletes the payloads of waiting tasks. So the payloads are
+copied first, until a state of the queue is found whose payloads are all copied; that state is written.
+See docs/dumps.md#consistency.
 """
 from __future__ import annotations
 
@@ -45,9 +47,9 @@ _CHAT = "chat"
 
 
 def write_archive(request: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
-    """Write the archive of a request (see svcd.tasks.global_tasks); {"error": None or error object}.
+    """Write the archive of a request (see svcd.tasks.global_tasks). Return {"error": None or error object}.
 
-    After an error the incomplete file stays; the runner deletes it.
+    After an error the incomplete file stays, until the runner deletes it.
     """
     partial = Path(request["partial"])
     try:
@@ -58,12 +60,9 @@ def write_archive(request: Mapping[str, Any], progress: Progress) -> dict[str, A
         return {"error": dict(error.as_json())}
     except (OSError, sqlite3.OperationalError) as error:
         reason = f"The {request['archive']} could not be written to `{partial.parent}`: {_reason(error)}."
-        return {"error": dict(error_object(_error_code(error, partial.parent), reason))}
+        code = "no_space_left_on_device" if lacks_room(error, partial.parent) else "io_error"
+        return {"error": dict(error_object(code, reason))}
     return {"error": None}
-
-
-def _error_code(error: OSError | sqlite3.OperationalError, folder: Path) -> str:
-    return "no_space_left_on_device" if lacks_room(error, folder) else "io_error"
 
 
 def _reason(error: OSError | sqlite3.OperationalError) -> str:
@@ -71,10 +70,10 @@ def _reason(error: OSError | sqlite3.OperationalError) -> str:
 
 
 class _Archive:
-    """A tar that is written entry by entry."""
+    """A tar file that is written entry by entry."""
 
     def __init__(self, tar: tarfile.TarFile, folder: Path) -> None:
-        """folder: for temporary files of lists, whose length must be known first."""
+        """folder: for temporary files of lists, because tar needs the size of an entry before its content."""
         self._tar = tar
         self._folder = folder
         self._now = quantities.now() // quantities.SECOND
@@ -121,7 +120,7 @@ class _Archive:
 
 @contextmanager
 def _archive_file(path: Path) -> Iterator[_Archive]:
-    """An archive in a file that is complete and synced when the block ends."""
+    """Open an archive in a file; it is complete and synced when the block ends."""
     with path.open("wb") as file:
         with _packed_archive(file, _LEVEL, path.parent) as archive:
             yield archive
@@ -131,7 +130,7 @@ def _archive_file(path: Path) -> Iterator[_Archive]:
 
 @contextmanager
 def _uploaded_archive(request: Mapping[str, Any]) -> Iterator[_Archive]:
-    """An archive that is sent to the object store while it is written, and is there when the block ends."""
+    """Open an archive that is uploaded while it is written; the upload is complete when the block ends."""
     from svcd.tasks.uploads import uploaded  # imported late: it loads the HTTP client
 
     with (uploaded(request) as file,
@@ -150,7 +149,7 @@ _OpenArchive = AbstractContextManager[_Archive]
 
 
 class _LineStream:
-    """Lines as an object with read(bytes)."""
+    """Adapts an iterator of lines to an object with read(size)."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines = lines
@@ -174,12 +173,18 @@ def _write_dump(request: Mapping[str, Any], opened: _OpenArchive, progress: Prog
     with closing(DataFolderReader(folder)) as data_folder, opened as archive:
         archive.add_json("metadata.json", {"dumpVersion": VERSION, "dbVersion": INTERFACE_VERSION,
                                            "dumpDate": rfc3339(request["batch"]["started_at"])})
-        if request["instanceUid"] is not None:  # unknown for dump tasks that were enqueued in an imported older dump
+        if request["instanceUid"] is not None:  # None for a dump task that came with an imported older dump
             archive.add_text("instance_uid.uuid", request["instanceUid"])
         progress("dump the api keys", 0, 1)
         archive.add_lines("keys.jsonl", request["keys"])
         progress("dump the chat completion settings", 0, 1)
-        _add_chats(archive, request["chats"])
+        if request["chats"]:
+            from svcd.chat import workspace  # imported late: few instances have workspaces
+
+            archive.add_folder("chat-completions-settings")
+            for uid, stored in request["chats"].items():
+                name, settings = workspace.dump_entry(uid, stored)
+                archive.add_json(f"chat-completions-settings/{name}", settings)
         _add_queue(archive, folder, request, progress)
         _add_indexes(archive, data_folder, progress)
         progress("dump the experimental features", 0, 1)
@@ -189,17 +194,6 @@ def _write_dump(request: Mapping[str, Any], opened: _OpenArchive, progress: Prog
         progress("dump the webhooks", 0, 1)
         archive.add_json("webhooks.json", {"webhooks": request["webhooks"]})
         progress("compress the dump", 0, 1)
-
-
-def _add_chats(archive: _Archive, workspaces: Mapping[str, Any]) -> None:
-    if not workspaces:
-        return
-    from svcd.chat import workspace
-
-    archive.add_folder("chat-completions-settings")
-    for uid, stored in workspaces.items():
-        name, settings = workspace.dump_entry(uid, stored)
-        archive.add_json(f"chat-completions-settings/{name}", settings)
 
 
 def _add_queue(archive: _Archive, folder: Path, request: Mapping[str, Any], progress: Progress) -> None:
@@ -225,17 +219,17 @@ def _add_queue(archive: _Archive, folder: Path, request: Mapping[str, Any], prog
 
 
 def waiting_payloads(connection: sqlite3.Connection) -> list[tuple[int, str]]:
-    """(uid, payload) of enqueued tasks with a payload."""
+    """Return (uid, payload) of each enqueued task with a payload."""
     return connection.execute("SELECT uid, payload FROM tasks WHERE status = ? AND payload IS NOT NULL ORDER BY uid",
                               (ENQUEUED,)).fetchall()
 
 
 def _add_payloads(archive: _Archive, folder: Path, added: set[str], name: str,
                   payloads: Iterable[tuple[int, str]], before: set[int]) -> set[int]:
-    """Add payloads that are not in `added` yet; returns the uids of tasks whose payload was missing.
+    """Add the payloads that are not in `added` yet; return the uids of the tasks whose payload was missing.
 
-    before: the result of the previous call. A task whose payload is gone because it was canceled is no longer enqueued at the
-    next call. Raises io_error for one that still is, and for an unreadable payload.
+    before: the result of the previous call. If a cancelation deleted the payload, the task is no longer enqueued at the next
+    call. Raises io_error for a task that still is, and for an unreadable payload.
     """
     missing: set[int] = set()
     for uid, payload in payloads:
@@ -259,7 +253,7 @@ def _unreadable(uid: int, error: OSError) -> ApiError:
 
 
 def _task_lines(connection: sqlite3.Connection, own: Batch, ended: list[Task]) -> Iterator[dict[str, Any]]:
-    """All tasks. That of the dump is written as it will end, and appended to `ended`."""
+    """Yield all tasks. The task of this dump is yielded as it will end, and appended to `ended`."""
     for task in stored_tasks(connection):
         if task.status == ENQUEUED and task.uid == own.details["taskUid"]:
             task = replace(task, status=SUCCEEDED, batch_uid=own.uid, details={"dumpUid": own.details["dumpUid"]},
@@ -288,8 +282,8 @@ def _add_indexes(archive: _Archive, data_folder: DataFolderReader, progress: Pro
             "uid": row.uid, "primaryKey": row.primary_key, "createdAt": rfc3339(row.created_at),
             "updatedAt": rfc3339(row.updated_at)})
         with data_folder.read(row.uid) as reader:
-            # A setting that needs a feature is left out unless set, because older versions refuse settings that they do not
-            # know; but `chat` is in every dump.
+            # Older versions refuse unknown settings, so a setting that needs a feature is written only if it is set; `chat` is
+            # in every dump.
             stored = reader.stored_settings
             archive.add_json(f"{entry}/settings.json", settings_in_effect(
                 stored, lambda setting: setting.name in stored or setting.name == _CHAT))  # noqa: B023
@@ -334,7 +328,7 @@ def _write_snapshot(request: Mapping[str, Any], opened: _OpenArchive, progress: 
 
 
 def _add_instance(archive: _Archive, folder: Path, copy: Path, own: Iterable[int], progress: Progress) -> None:
-    """Add instance.sqlite without the tasks of the snapshot, and the payloads of the tasks enqueued in it."""
+    """Add instance.sqlite without the snapshot's own tasks, and the payloads of the tasks that it holds as enqueued."""
     added: set[str] = set()
     missing: set[int] = set()
     while True:

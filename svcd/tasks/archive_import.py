@@ -1,7 +1,7 @@
-"""Imports an archive into the data folder of a new instance: a dump or a snapshot.
+"""Imports a dump or a snapshot into the data folder of a new instance.
 
-A dump may be of svcd or of any version of the reference engine; its indexes are built by an indexing process, within the memory
-budget of indexing. A snapshot is unpacked as the data folder. When an archive is imported is decided in svcd.cli.first_start.
+A dump may come from svcd or from any version of the reference engine; an indexing process builds its indexes, within the memory
+budget of indexing. A snapshot is unpacked as the data folder. svcd.cli.first_start decides when to import.
 See docs/dumps.md#import-of-a-dump and #import-of-a-snapshot.
 """
 from __future__ import annotations
@@ -14,7 +14,7 @@ import uuid as uuids
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, TypeVar
 
 from svcd.base import logs, quantities
@@ -26,30 +26,23 @@ from svcd.instance import applied_log, network
 from svcd.instance.data_folder import IndexRow, is_hidden
 from svcd.instance.instance import Instance, add_batches, add_features, add_keys, add_tasks, set_network
 from svcd.instance.task_records import ENQUEUED, STATUSES, Task
-from svcd.instance.webhooks import MAX_WEBHOOKS, Webhook
+from svcd.instance.webhooks import MAX_WEBHOOKS
 from svcd.rules.stored import INDEX_UID as RULES_INDEX_UID
 from svcd.schema import settings as settings_table
 from svcd.tasks import batching, dump_lines, old_dumps
 from svcd.tasks.archive import VERSION
 from svcd.tasks.indexing_client import IndexingProcess, IndexingProcessCrashed, IndexingProcessDied, MemoryBudget
 from svcd.tasks.unpacking import (
-    MALFORMED,
-    ArchiveRefused,
-    as_refusal,
-    describe,
-    is_fault_of_archive,
-    new_data_folder,
-    quoted_value,
-    unpack,
+    MALFORMED, ArchiveRefused, as_refusal, describe, is_fault_of_archive, new_data_folder, quoted_value, unpack,
 )
 from svcd.validation import checked_index_uid, decode_body
 
 T = TypeVar("T")
 Json = Mapping[str, Any]
 
-# Uids of the steps of an import: below those of all tasks, so that the file is never ahead of an enqueued task.
+# Uids of the steps of an import: below every task uid, so that the file is never ahead of an enqueued task.
 _CREATION, _SETTINGS, _DOCUMENTS = -3, -2, -1
-_MOST_JSON = 256 << 20  # bytes of an entry that is parsed as a whole; the synonyms of an index may take some MB
+_MOST_JSON = 256 << 20  # bytes of an entry that is parsed as a whole; the synonyms of an index may take several MB
 _MOST_UID = 100
 _RULES_SUFFIX = RULES_INDEX_UID[RULES_INDEX_UID.index("_"):]  # each engine begins the name with its own
 _NO_DOCUMENTS = "Corrupted dump."  # message of the reference engine for missing documents
@@ -82,7 +75,7 @@ def import_dump(path: Path, folder: Path, budget: MemoryBudget = MemoryBudget(),
                 make_writer: Callable[[], Any] = IndexingProcess, networks: Sequence[str] = ()) -> None:
     """Create the data folder `folder`, which is absent or empty, from a dump. Raises ArchiveRefused, OSError.
 
-    networks: those that embedders may call though they are not global.
+    networks: private networks that embedders may call.
     """
     with new_data_folder(folder) as data, as_refusal(path, "dump"), closing(make_writer()) as writer:
         dump = data.with_name("dump")
@@ -95,7 +88,7 @@ class _Import:
     """The import of one dump, unpacked in `dump`, into the folder `data`."""
 
     def __init__(self, dump: Path, data: Path, means: Mapping[str, Any], writer: Any) -> None:
-        """means: members of the requests to the indexing process that say what it may use."""
+        """means: the members `budget`, `threads` and `networks` of the requests to the indexing process."""
         self._dump, self._data, self._means, self._writer = dump, data, means, writer
 
     def run(self) -> None:
@@ -104,11 +97,15 @@ class _Import:
             found = f"the version {quoted_name(version)}" if isinstance(version, str) else "no version"
             raise ArchiveRefused(f"the dump has {found}, expected V1 to {VERSION}")
         if version != VERSION:
-            self._modernise(version)
+            self._convert(version)
         self._data.mkdir()
-        uid = self._instance_uid()
-        if uid:
+        try:
+            uid = dump_lines.uid_of(self._read("instance_uid.uuid", _MOST_UID).decode().strip())
             (self._data / "instance-uid").write_text(uid)
+        except FileNotFoundError:
+            pass
+        except MALFORMED as error:
+            raise ArchiveRefused(f"instance_uid.uuid of the dump: {describe(error)}") from None
         instance = Instance(self._data)
         try:
             self._restore(instance)
@@ -117,54 +114,44 @@ class _Import:
         finally:
             instance.close()
 
-    def _modernise(self, version: str) -> None:
+    def _convert(self, version: str) -> None:
+        """Convert the unpacked dump to the present version. Raises ArchiveRefused, OSError."""
+        malformed = f"the dump is not a valid dump of version {version}"
         try:
             old_dumps.convert_to_version_6(self._dump, version)
         except MALFORMED as error:
-            raise ArchiveRefused(f"the dump is none of its version {version}: {describe(error)}") from error
+            raise ArchiveRefused(f"{malformed}: {describe(error)}") from error
         except OSError as error:
             if not is_fault_of_archive(error):
                 raise
-            raise ArchiveRefused(f"the dump is none of its version {version}: {quoted_name(self._place(error.filename))} is not "
-                                 "there, or there twice, or is no file of its kind") from error
-
-    def _place(self, path: str | Path | None) -> str:
-        """The path of a file relative to the dump."""
-        return os.path.relpath(path, self._dump) if path else ""
-
-    def _instance_uid(self) -> str | None:
-        try:
-            text = self._read("instance_uid.uuid", _MOST_UID)
-        except FileNotFoundError:
-            return None
-        try:
-            return dump_lines.uid_of(text.decode().strip())
-        except MALFORMED as error:
-            raise ArchiveRefused(f"instance_uid.uuid of the dump: {describe(error)}") from None
-
-    def _webhooks(self) -> Iterator[Webhook]:
-        rows = self._object("webhooks.json", {}).get("webhooks", {})
-        try:
-            for number, (uuid, row) in enumerate(rows.items()):
-                if number == MAX_WEBHOOKS:
-                    raise ArchiveRefused(f"webhooks.json of the dump has more than {MAX_WEBHOOKS} webhooks")
-                yield dump_lines.webhook_of(uuid, row)
-        except MALFORMED as error:
-            raise ArchiveRefused(f"webhooks.json of the dump: {describe(error)}") from error
+            place = os.path.relpath(error.filename, self._dump) if error.filename else ""
+            raise ArchiveRefused(f"{malformed}: {quoted_name(place)} is missing, exists twice, or is not a file of its "
+                                 "kind") from error
 
     def _restore(self, instance: Instance) -> None:
-        for webhook in self._webhooks():
-            instance.webhooks.create(webhook)
+        webhooks = self._object("webhooks.json", {}).get("webhooks", {})
+        try:
+            if len(webhooks.items()) > MAX_WEBHOOKS:
+                raise ArchiveRefused(f"webhooks.json of the dump has more than {MAX_WEBHOOKS} webhooks")
+            for uuid, row in webhooks.items():
+                instance.webhooks.create(dump_lines.webhook_of(uuid, row))
+        except MALFORMED as error:
+            raise ArchiveRefused(f"webhooks.json of the dump: {describe(error)}") from error
         self._restore_chats(instance)
         with instance.queue.finishing() as connection:
             add_keys(connection, self._lines("keys.jsonl", dump_lines.key_of))
-            add_features(connection, self._features())
-            if found := self._network():
-                set_network(connection, found)
+            flags = self._object("experimental-features.json", {})
+            add_features(connection, {"legacySearch": None} | {  # null when a dump does not have it (recorded)
+                name: bool(is_on) for name, is_on in flags.items() if is_on is not None})
+            if dumped := self._object("network.json", {}):
+                try:  # without the name of this instance: its operator gives it a new name
+                    set_network(connection, replace(network.from_json(dumped), self_name=None).as_json())
+                except ApiError as error:
+                    raise ArchiveRefused(f"network.json of the dump: {describe(error)}") from error
             for folder in sorted(self._dump.glob("indexes/*/")):
                 if not is_hidden(folder.name):
                     instance.create_index(connection, self._index(instance, folder))
-                elif folder.name.endswith(_RULES_SUFFIX):  # other hidden indexes are left out
+                elif folder.name.endswith(_RULES_SUFFIX):  # other hidden indexes are not imported
                     instance.create_index(connection, self._index(instance, folder, RULES_INDEX_UID))
             add_batches(connection, self._lines("batches/queue.jsonl", dump_lines.batch_of))
             add_tasks(connection, (
@@ -184,29 +171,19 @@ class _Import:
                 raise ArchiveRefused(f"{quoted_name(name)} of the dump: {describe(error)}") from error
             instance.chat_workspaces.put(uid, stored)
 
-    def _features(self) -> Mapping[str, bool | None]:
-        flags = {name: bool(is_on) for name, is_on in self._object("experimental-features.json", {}).items()
-                 if is_on is not None}
-        # Recorded: this one is null when a dump does not have it.
-        return {"legacySearch": None} | flags
-
-    def _network(self) -> Json | None:
-        """The network without the name of this instance, which is to get another one; None when there is none."""
-        dumped = self._object("network.json", {})
-        try:
-            return replace(network.from_json(dumped), self_name=None).as_json() if dumped else None
-        except ApiError as error:
-            raise ArchiveRefused(f"network.json of the dump: {describe(error)}") from error
-
     def _index(self, instance: Instance, folder: Path, hidden_uid: str | None = None) -> IndexRow:
-        """Build one index. hidden_uid: of one that svcd keeps for itself, None for that of the dump."""
+        """Build one index. hidden_uid: the uid of a hidden index of svcd; None to use the uid in the dump."""
         place = folder.relative_to(self._dump)
         about = self._object(str(place / "metadata.json"))
         try:
             index_uid = hidden_uid or checked_index_uid(about["uid"])
             row = IndexRow(index_uid, str(uuids.uuid4()), dump_lines.moment_of(about["createdAt"]), quantities.now(),
                            dump_lines.primary_key_of(about))
-            change = decode_body(_completed(self._json(str(place / "settings.json"))), settings_table.FIELDS)
+            settings = self._json(str(place / "settings.json"))
+            for embedder in (settings.get("embedders") or {}).values() if isinstance(settings, dict) else ():
+                if isinstance(embedder, dict) and embedder.get("source") == "huggingFace" and "pooling" not in embedder:
+                    embedder["pooling"] = "forceMean"  # the default when the dump was made; today's differs
+            change = decode_body(settings, settings_table.FIELDS)
             settings_table.validate(change)
         except (ApiError, *MALFORMED) as error:
             raise ArchiveRefused(f"{place} of the dump: {describe(error)}") from error
@@ -229,23 +206,23 @@ class _Import:
 
     def _done(self, place: Path, path: Path, index_uid: str, uid: int, shape: str, kind: str,
               content: Mapping[str, Any], payload: Path | None) -> dict[str, Any]:
-        """Have the indexing process apply one step; its answer. Raises ArchiveRefused when it fails."""
+        """Apply one step in the indexing process; return its answer. Raises ArchiveRefused when the step fails."""
         task = {"uid": uid, "kind": kind, "content": content, "payload": str(payload) if payload else None,
                 "payload_bytes": payload.stat().st_size if payload else 0}
         request = {"do": "batch", "path": str(path), "indexUid": index_uid, "shape": shape, **self._means, "tasks": [task]}
         try:
-            answer = self._writer.run(request, _silently)
+            answer = self._writer.run(request, lambda *_: None)  # an import shows no progress
         except IndexingProcessDied as error:
             raise ArchiveRefused(f"{place} of the dump could not be indexed: {error}") from error
         except IndexingProcessCrashed as error:
             if payload:
                 self._check_documents(place, payload)
             logs.failure("bug", str(error))
-            raise ArchiveRefused(f"{place} of the dump could not be indexed for a fault of svcd, which is in its log") from error
+            raise ArchiveRefused(f"{place} of the dump could not be indexed because of a bug in svcd; see its log") from error
         (outcome,) = answer["outcomes"]
         if outcome["error"]:
             if payload and outcome["error"]["code"] == "io_error":
-                self._check_documents(place, payload)  # raises with the number of the line, which the error of the task lacks
+                self._check_documents(place, payload)  # names the line, unlike the error of the task
             raise ArchiveRefused(f"{place} of the dump: {outcome['error']['message']}")
         return answer
 
@@ -255,13 +232,13 @@ class _Import:
             pass
 
     def _with_payload(self, instance: Instance, task: Task) -> Task:
-        """Move the documents of an enqueued import into the payload folder; the task with its payload."""
+        """Move the documents of an enqueued import into the payload folder; return the task with its payload."""
         if task.kind != "documentAdditionOrUpdate" or task.status != ENQUEUED:
             return task
         documents = self._dump / "tasks" / "update_files" / f"{task.uid}.jsonl"
         if not documents.exists():
             if (task.details or {}).get("receivedDocuments"):
-                raise ArchiveRefused(f"{_NO_DOCUMENTS} Task {task.uid} waits, and its documents are not there.")
+                raise ArchiveRefused(f"{_NO_DOCUMENTS} Task {task.uid} waits, and its documents are missing.")
             documents.parent.mkdir(parents=True, exist_ok=True)
             documents.touch()
         payload = instance.queue.payload_folder / str(uuids.uuid4())
@@ -273,7 +250,7 @@ class _Import:
     # Entries
 
     def _json(self, name: str, absent: Any = None) -> Any:
-        """The JSON value of an entry; `absent` when it is missing. Raises ArchiveRefused."""
+        """Return the JSON value of an entry; `absent` when it is missing. Raises ArchiveRefused."""
         try:
             return loads_wrapped(self._read(name))
         except FileNotFoundError:
@@ -290,10 +267,10 @@ class _Import:
         return value
 
     def _read(self, name: str, most: int = _MOST_JSON) -> bytes:
-        """The bytes of a small entry. Raises FileNotFoundError, ArchiveRefused when it is a folder or too large."""
+        """Return the bytes of a small entry. Raises FileNotFoundError; ArchiveRefused when it is a folder or too large."""
         path = self._dump / name
         if path.exists() and (not path.is_file() or path.stat().st_size > most):
-            raise ArchiveRefused(f"{quoted_name(name)} of the dump is no file of {most} bytes or fewer")
+            raise ArchiveRefused(f"{quoted_name(name)} of the dump is not a file of {most} bytes or fewer")
         return path.read_bytes()
 
     def _lines(self, name: str, read: Callable[[Any], T]) -> Iterator[T]:
@@ -301,7 +278,7 @@ class _Import:
         if not path.exists():
             return
         if not path.is_file():
-            raise ArchiveRefused(f"{quoted_name(name)} of the dump is no file")
+            raise ArchiveRefused(f"{quoted_name(name)} of the dump is not a file")
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:
@@ -310,45 +287,23 @@ class _Import:
                     raise ArchiveRefused(f"{name} of the dump, line {number}: {describe(error)}") from error
 
 
-def _completed(settings: Any) -> Any:
-    """Settings with the defaults of the time of the dump, where these differ from today's."""
-    for embedder in (settings.get("embedders") or {}).values() if isinstance(settings, dict) else ():
-        if isinstance(embedder, dict) and embedder.get("source") == "huggingFace" and "pooling" not in embedder:
-            embedder["pooling"] = "forceMean"
-    return settings
-
-
-def _silently(_step: str, _finished: int, _total: int) -> None:
-    """Progress of an import is not shown."""
-
-
-# Snapshots. An SQLite file is accepted when quick_check passes and it has exactly the tables of svcd; rows that name files are
-# checked too, because they could lead out of the folder.
+# Snapshots. An SQLite file is accepted when quick_check passes and its tables are exactly those of svcd. Rows that name files are
+# checked too, because such a name could lead out of the folder.
 
 
 def import_snapshot(path: Path, folder: Path, keeps_cluster: bool = False) -> None:
     """Create the data folder `folder`, absent or empty, from a snapshot of this or an older svcd.
 
-    keeps_cluster: if it is of a node of a cluster, the folder becomes one, too.
+    keeps_cluster: whether a snapshot of a cluster node makes the folder a cluster node, too.
     Raises ArchiveRefused, schema.NewerFormat, OSError.
     """
     with new_data_folder(folder) as data, as_refusal(path, "snapshot"):
-        unpack(path, data, "snapshot", _is_known)
+        unpack(path, data, "snapshot", lambda name: _ENTRY.fullmatch(str(name)) is not None)
         _check(path, data)
-        if not keeps_cluster:
-            _leave_cluster(data / _INSTANCE)
+        if not keeps_cluster and applied_log.position_of(data / _INSTANCE) is not None:
+            with closing(open_writer(data / _INSTANCE)) as connection, write_transaction(connection):
+                applied_log.leave(connection)
         sync_tree(data)
-
-
-def _leave_cluster(path: Path) -> None:
-    if applied_log.position_of(path) is not None:
-        with closing(open_writer(path)) as connection, write_transaction(connection):
-            applied_log.leave(connection)
-
-
-def _is_known(name: PurePosixPath) -> bool:
-    """Is it an entry of a snapshot? Others are not extracted."""
-    return _ENTRY.fullmatch(str(name)) is not None
 
 
 def _check(path: Path, data: Path) -> None:
@@ -356,10 +311,10 @@ def _check(path: Path, data: Path) -> None:
     version = _text(data, _VERSION)
     if not (data / _INSTANCE).is_file():
         writer = f", but of version {quoted_name(version)}" if version else ""
-        raise ArchiveRefused(f"{path} is no snapshot of svcd{writer}: it has no entry `{_INSTANCE}`. What another engine "
-                             "holds comes in through one of its dumps, by --import-dump")
+        raise ArchiveRefused(f"{path} is not a snapshot of svcd{writer}: it lacks the entry `{_INSTANCE}`. To import the data of "
+                             "another engine, use one of its dumps and --import-dump")
     if version is not None and not _RELEASE.fullmatch(version):
-        raise ArchiveRefused(f"{_VERSION} of the snapshot is {quoted_name(version)}, expected that of an svcd, such as 1.0.0")
+        raise ArchiveRefused(f"{_VERSION} of the snapshot is {quoted_name(version)}, expected a version of svcd, such as 1.0.0")
     uid = _text(data, _UID)
     if uid is not None and not _is_uuid(uid):
         raise ArchiveRefused(f"{_UID} of the snapshot is {quoted_name(uid)}, expected a UUID")
@@ -373,7 +328,7 @@ def _check(path: Path, data: Path) -> None:
 
 
 def _text(data: Path, name: str) -> str | None:
-    """The text of a short file; None when it is missing."""
+    """Return the text of a short file; None when it is missing."""
     path = data / name
     if not path.is_file():
         return None
@@ -390,12 +345,12 @@ def _is_uuid(text: str) -> bool:
 
 
 def _check_file(path: Path, place: str, kind: schema.Kind) -> None:
-    """Raise ArchiveRefused when a file is not of svcd, NewerFormat when it is too new; upgrade an older one."""
+    """Upgrade a file of an older svcd. Raises NewerFormat for a newer file, ArchiveRefused for a file of another program."""
     try:
         with closing(open_reader(path)) as reader:
             (format_,), (found,) = (reader.execute(f"PRAGMA {name}").fetchone() for name in ("user_version", "quick_check(1)"))
         if format_ < 1:
-            raise ArchiveRefused(f"{place} of the snapshot is no file of svcd: it is empty, or another program made it")
+            raise ArchiveRefused(f"{place} of the snapshot is not a file of svcd: it is empty, or another program wrote it")
         if found != "ok":
             raise ArchiveRefused(f"{place} of the snapshot is damaged")
         with closing(open_writer(path)) as writer:
@@ -406,11 +361,11 @@ def _check_file(path: Path, place: str, kind: schema.Kind) -> None:
     except sqlite3.DatabaseError as error:
         raise ArchiveRefused(f"{place} of the snapshot cannot be read: {error}") from error
     if odd:
-        raise ArchiveRefused(f"{place} of the snapshot has not the tables of svcd: {quoted_name(odd)} is missing or another one")
+        raise ArchiveRefused(f"{place} of the snapshot has other tables than svcd: {quoted_name(odd)} is missing or different")
 
 
 def _check_rows(data: Path) -> None:
-    """Raise ArchiveRefused when instance.sqlite has rows that svcd cannot show, or that lead out of the folder."""
+    """Raise ArchiveRefused when instance.sqlite has rows that svcd cannot read, or that name files outside the folder."""
     with closing(open_reader(data / _INSTANCE)) as reader:
         odd = reader.execute(_ODD_ROW, (json.dumps(STATUSES),)).fetchone()
         payloads = reader.execute("SELECT uid, payload FROM tasks WHERE status = ? AND payload IS NOT NULL", (ENQUEUED,))
@@ -418,7 +373,7 @@ def _check_rows(data: Path) -> None:
                         or not (data / "payloads" / str(payload)).is_file()), None)
         malformed_uuids = [uuid for (uuid,) in reader.execute("SELECT uuid FROM indexes") if not _is_uuid(uuid)]
     if odd:
-        raise ArchiveRefused(f"{_INSTANCE} of the snapshot has a {odd[0]} that svcd cannot read, of the uid {odd[1]}")
+        raise ArchiveRefused(f"{_INSTANCE} of the snapshot has a {odd[0]} that svcd cannot read, with uid {odd[1]}")
     if lacking is not None:
         raise ArchiveRefused(f"the snapshot lacks the documents of the task {lacking}, which waits")
     if malformed_uuids:
@@ -433,7 +388,7 @@ def _check_index(instance: Instance, row: IndexRow) -> None:
     _check_file(path, f"indexes/{path.name}", schema.INDEX)
     if row.uid != RULES_INDEX_UID:
         checked_index_uid(row.uid)
-    with closing(open_writer(path)) as writer:  # a reader would leave a log behind
+    with closing(open_writer(path)) as writer:  # a reader would leave a write-ahead log in the folder
         stored = writer.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
     if stored and not isinstance(loads_wrapped(stored[0]), dict):
-        raise ArchiveRefused(f"indexes/{path.name} of the snapshot has settings that are no object")
+        raise ArchiveRefused(f"indexes/{path.name} of the snapshot has settings that are not an object")

@@ -1,8 +1,8 @@
 """The kinds of tasks, and which enqueued tasks run together in a batch: tables and pure functions.
 
-KINDS has the rank of each kind, how its tasks are taken, and the counters that a failed one shows. What a batch then does is in
-svcd.tasks.global_tasks and svcd.tasks.indexing. Iterators of tasks are read only as far as needed, because the queue may be
-long. See docs/tasks-and-batches.md#kinds and #batching.
+KINDS has the rank of each kind, how its tasks are taken, and the counters of a failed task. svcd.tasks.global_tasks and
+svcd.tasks.indexing run the batches. Iterators of tasks are read only as far as needed, because the queue may be long.
+See docs/tasks-and-batches.md#kinds and #batching.
 """
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ ALREADY_APPLIED = "already applied"  # after a crash: the file of the index hold
 
 @dataclass(frozen=True)
 class Kind:
-    """rank: lower ranks are served first. failed: counters that failed and canceled tasks show.
+    """A kind of tasks. rank: lower ranks are served first. failed: counters that failed and canceled tasks show.
 
-    is_archive: reads all indexes in one state, so none is written meanwhile. runs_beside: has a thread and a process of its own,
-    beside all other batches. is_recorded: its outcome is stored in the file of its index.
+    is_archive: reads all indexes in one state, so no index is written meanwhile. runs_beside: has its own thread and process,
+    beside all other batches. is_recorded: the file of the index stores its outcome.
     """
 
     rank: int = 9
@@ -80,14 +80,13 @@ KINDS: dict[str, Kind] = {
 }
 
 
-
 def is_renaming(task: Task) -> bool:
-    """Does a task give an index another name, by a swap or by a change of the index?"""
+    """Return whether a task renames an index, by a swap or by a change of the index."""
     return task.kind == "indexSwap" or task.kind == "indexUpdate" and bool(task.content.get("newIndexUid"))
 
 
 def kind_of(task: Task) -> Kind:
-    """How a task is run: a new name is a matter of the instance, like a swap."""
+    """Return how a task is run: a change of the name of an index runs like a swap."""
     return KINDS["indexSwap" if is_renaming(task) else task.kind]
 
 
@@ -96,14 +95,14 @@ _CLASSES = {"documentAdditionOrUpdate": ADD, "settingsUpdate": SETTINGS, "indexD
 
 
 def batching_class(kind: str, content: Mapping[str, Any]) -> str:
-    """The class of a task in batching."""
+    """Return the class of a task in batching."""
     if kind == "documentDeletion":
         return DELETE_ALL if content.get("all") else DELETE_FILTER if "filter" in content else DELETE_IDS
     return _CLASSES.get(kind, ALONE)
 
 
 def changes_index(kind: str, content: Mapping[str, Any], details: Mapping[str, Any] | None) -> bool:
-    """Does a succeeded task change `updatedAt` of its index? Not when it had nothing to do (recorded behaviour)."""
+    """Return whether a succeeded task changes `updatedAt` of its index; a task without effect does not (recorded behaviour)."""
     if kind in ("indexCreation", "indexUpdate"):
         return content.get("primaryKey") is not None
     if kind == "indexCompaction":
@@ -113,14 +112,14 @@ def changes_index(kind: str, content: Mapping[str, Any], details: Mapping[str, A
 
 
 def failed_details(kind: str, details: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The details of a failed or canceled task: unknown counters become 0."""
+    """Return the details of a failed or canceled task: unknown counters become 0."""
     if details is None:
         return None
     return {name: KINDS[kind].failed[name] if value is None and name in KINDS[kind].failed else value
             for name, value in details.items()}
 
 
-# Batching. The strategy of a batch is a text that says why it ends where it does, as `/batches` shows it.
+# Batching. The strategy of a batch is the text in `/batches` that says why the batch ends where it does.
 
 UNSPECIFIED = "unspecified"
 ALL_TASKS = "batched all enqueued tasks"
@@ -169,14 +168,14 @@ _FIRST = {ADD: DOCUMENTS, DELETE_IDS: DELETIONS, DELETE_FILTER: FILTER_DELETIONS
 
 @dataclass(frozen=True)
 class Limits:
-    """Maximal number of tasks, and of payload bytes, of a batch; None is no limit. The first task always fits."""
+    """Maximum number of tasks and of payload bytes of a batch; None means unlimited. The first task always fits."""
 
     tasks: int | None = None
     payload_bytes: int | None = None
 
 
 def seconds_until_overtaking(starts: Iterable[float], now: float, after_s: float) -> float:
-    """Seconds until another batch may start beside the running ones, 0 for now: each must have run for `after_s` seconds.
+    """Return the seconds until another batch may start, 0 for now: each running batch must have run for `after_s` seconds.
 
     starts: when the running batches started, on the clock of `now`. See docs/tasks-and-batches.md#order-across-indexes.
     """
@@ -184,13 +183,13 @@ def seconds_until_overtaking(starts: Iterable[float], now: float, after_s: float
 
 
 def awaited_tasks(tasks: Iterable[Task]) -> Iterator[int]:
-    """The uids of the tasks that a batch waits for while they are processed: deletions for those that they delete."""
+    """Yield the uids of the tasks that must not be running when a batch starts: a deletion waits for the tasks it deletes."""
     return (uid for task in tasks if task.kind == "taskDeletion" for uid in task.content["uids"])
 
 
 @dataclass(frozen=True)
 class IndexState:
-    """The state of an index that batching depends on."""
+    """The part of the state of an index that batching depends on."""
 
     exists: bool
     primary_key: str | None = None
@@ -206,7 +205,7 @@ class Plan:
 
 
 def plan_by_rank(rank_kind: str, tasks: Iterator[Task]) -> Plan | None:
-    """The batch of a kind with its own rank; tasks: its enqueued tasks, newest or oldest first as KINDS says."""
+    """Return the batch of a kind with its own rank. tasks: its enqueued tasks, newest or oldest first as KINDS says."""
     taken = KINDS[rank_kind].taken
     if taken == ALL_TOGETHER:
         together = list(tasks)
@@ -216,7 +215,7 @@ def plan_by_rank(rank_kind: str, tasks: Iterator[Task]) -> Plan | None:
 
 
 def plan_for_index(tasks: Iterable[Task], index: IndexState, limits: Limits) -> Plan | None:
-    """The batch that begins with the first of the enqueued tasks of an index, oldest first; None without any."""
+    """Return the batch that begins with the oldest enqueued task of an index; None without tasks. tasks: oldest first."""
     upcoming = iter(tasks)
     first = next(upcoming, None)
     if first is None:
@@ -242,7 +241,7 @@ def plan_for_index(tasks: Iterable[Task], index: IndexState, limits: Limits) -> 
 
 @dataclass(frozen=True)
 class _Draft:
-    """A batch while it is composed. key_is_settled: no task so far infers the primary key from its documents."""
+    """A batch under composition. key_is_settled: no task so far infers the primary key from its documents."""
 
     index: IndexState
     limits: Limits
@@ -254,11 +253,11 @@ class _Draft:
     may_create: bool
 
     def reason_to_stop(self, task: Task) -> str | None:
-        """Why the batch ends before a task; None when it joins."""
+        """Return why the batch ends before a task; None when the task joins."""
         return next((reason for check in _CHECKS if (reason := check(self, task))), None)
 
     def joined(self, task: Task) -> _Draft:
-        """The batch with one task more."""
+        """Return the batch with one more task."""
         kind = batching_class(task.kind, task.content)
         self.tasks.append(task)  # shared with the previous draft, which is not used again
         return replace(self, shape=JOINS[self.shape][kind], payload_bytes=self.payload_bytes + task.payload_bytes,
@@ -311,6 +310,6 @@ def _key_of(task: Task) -> str | None:
 
 
 def may_create(task: Task) -> bool:
-    """May the task create its index?"""
+    """Return whether the task may create its index."""
     creates = task.kind in ("documentAdditionOrUpdate", "settingsUpdate", "dsrUpdate", "dsrClear")
     return creates and task.content.get("mayCreateIndex", True)

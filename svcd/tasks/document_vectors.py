@@ -1,4 +1,4 @@
-"""Which vectors the documents of a batch get: those that users give, and those that embedders make of what has changed.
+"""Decides which vectors the documents of a batch get: vectors given by users, and vectors made anew for changed inputs.
 
 See docs/vectors.md#when-embedders-run.
 """
@@ -21,7 +21,7 @@ from svcd.tasks.embedding import CODE, Inputs, Report, Source
 from svcd.validation.messages import is_near
 
 Document = Mapping[str, Any]
-VectorChanges = dict[int, dict[str, "StoredVectors | None"]]  # docid -> embedder -> its vectors, None for no entry
+VectorChanges = dict[int, dict[str, "StoredVectors | None"]]  # docid -> embedder -> its vectors; None removes the entry
 
 _FAILED = "While embedding documents for embedder `{embedder}`: {reason}"
 _NOT_GIVEN = ("no vectors provided for document `{first}`{others}\n- Note: `{embedder}` has `source: userProvided`, so documents "
@@ -35,9 +35,9 @@ _MOST_HINTS = 2
 
 @dataclass
 class ChangedDocument:
-    """A document that is written. before: None for one that is new. given: what it says about embedders, by name.
+    """A document that is written. before: None for a new document. given: the entries of its `_vectors`, by embedder.
 
-    has_entries: may the index hold vectors of it? False is quicker.
+    has_entries: whether the index may hold vectors of the document; False saves a look-up.
     """
 
     docid: int
@@ -50,7 +50,7 @@ class ChangedDocument:
 
 @dataclass
 class _Generation:
-    """Vectors of one document that an embedder has to make. kept: by fragment number, those that stay as they are."""
+    """Vectors of one document that an embedder must make. kept: vectors that stay unchanged, by fragment number."""
 
     docid: int
     document_id: str
@@ -59,7 +59,7 @@ class _Generation:
 
 
 class EmbeddingFailure(Exception):
-    """Vectors could not be made. embedder: its name; reason: as messages say it; is_missing: users should have given them."""
+    """Vectors could not be made. embedder: its name; reason: for messages; is_missing: users should have given the vectors."""
 
     def __init__(self, embedder: str, reason: str, is_missing: bool = False) -> None:
         super().__init__(reason)
@@ -68,9 +68,9 @@ class EmbeddingFailure(Exception):
         self.is_missing = is_missing
 
     def as_error(self, fields: Mapping[str, int], names: Mapping[str, int]) -> ApiError:
-        """The error of the task.
+        """Return the error of the task.
 
-        fields: top-level field -> how many documents have it; names: name in `_vectors` without embedder -> the same.
+        fields: top-level field -> number of documents with it; names: name in `_vectors` without embedder -> number of documents.
         """
         hints = [_FIELD_HINT.format(name=name, count=fields[name]) for name in _misspelled(MEMBER, fields)]
         hints += [_NAME_HINT.format(name=name, embedder=self.embedder, count=names[name])
@@ -81,18 +81,18 @@ class EmbeddingFailure(Exception):
 
 
 def _misspelled(name: str, found: Mapping[str, int]) -> list[str]:
-    """The names that are perhaps meant to be this one."""
+    """Return the names that may be misspellings of `name`."""
     near = [each for each in sorted(found) if found[each] and each != name and is_near(each, name)]
     return near[:_MOST_HINTS]
 
 
 def is_lasting(source: Source, entry: StoredVectors) -> bool:
-    """Do the vectors of a document stay when those of the embedder are made again?"""
+    """Return whether a document keeps these vectors when the embedder makes its vectors again."""
     return not entry.regenerate or entry.is_user_provided and source.is_user_provided
 
 
 class Generations:
-    """Gathers what an embedder has to make for documents that are written together, then has it made."""
+    """Gathers the inputs of an embedder for documents that are written together, then embeds them."""
 
     def __init__(self, source: Source, kept: KeptEmbeddings) -> None:
         self._source = source
@@ -100,9 +100,9 @@ class Generations:
         self._wanted: list[_Generation] = []
 
     def add(self, docid: int, document_id: str, inputs: Inputs, known: Inputs | None, stored: StoredVectors | None) -> None:
-        """Ask for the vectors of a document, unless those that it has are the ones.
+        """Request the vectors of a document, unless its present vectors are still right.
 
-        known: the inputs that its vectors were made of, None when they were made of others. stored: its vectors now.
+        known: the inputs of its present vectors; None when they differ in any case. stored: its present vectors.
         """
         held: dict[int | None, array[float]] = {}
         if stored is not None and known is not None and not stored.is_user_provided:
@@ -118,12 +118,21 @@ class Generations:
         self._wanted.append(_Generation(docid, document_id, inputs, kept))
 
     def made(self, report: Report = lambda finished, total: None) -> dict[int, StoredVectors | None]:
-        """The vectors of the documents, by docid; None for one that has none. Raises EmbeddingFailure, ApiError."""
+        """Return the vectors of the documents by docid; None for a document without. Raises EmbeddingFailure, ApiError."""
         wanted, self._wanted = sorted(self._wanted, key=attrgetter("docid")), []
         missing = [(each, number) for each in wanted for number in each.inputs if number not in each.kept]
         if missing and self._source.is_user_provided:
-            raise self._not_given([each for each, _ in missing])
-        vectors = self._embedded([each.inputs[number] for each, number in missing], report)
+            others = _OTHERS.format(count=len(missing) - 1) if len(missing) > 1 else ""
+            raise EmbeddingFailure(self._source.name, _NOT_GIVEN.format(
+                first=missing[0][0].document_id, others=others, embedder=self._source.name), is_missing=True)
+        vectors: Sequence[array[float] | None] = []
+        if missing:
+            from svcd.embedding import EmbeddingError
+
+            try:
+                vectors = self._source.embed([each.inputs[number] for each, number in missing], self._kept, report)
+            except EmbeddingError as error:
+                raise EmbeddingFailure(self._source.name, str(error)) from None
         for (each, number), vector in zip(missing, vectors):
             if vector is not None:
                 each.kept[number] = vector
@@ -135,24 +144,9 @@ class Generations:
         numbers = sorted(number for number in vectors if number is not None)
         return StoredVectors([vectors[number] for number in numbers], fragments=bytes(numbers)) if numbers else None
 
-    def _embedded(self, inputs: Sequence[Any], report: Report) -> Sequence[array[float] | None]:
-        if not inputs:
-            return []
-        from svcd.embedding import EmbeddingError
-
-        try:
-            return self._source.embed(inputs, self._kept, report)
-        except EmbeddingError as error:
-            raise EmbeddingFailure(self._source.name, str(error)) from None
-
-    def _not_given(self, documents: Sequence[_Generation]) -> EmbeddingFailure:
-        others = _OTHERS.format(count=len(documents) - 1) if len(documents) > 1 else ""
-        return EmbeddingFailure(self._source.name, _NOT_GIVEN.format(
-            first=documents[0].document_id, others=others, embedder=self._source.name), is_missing=True)
-
 
 class DocumentVectors:
-    """The vectors of the documents of one batch. names: name in `_vectors` without embedder -> documents of the batch with it."""
+    """The vectors of the documents of one batch. names: name in `_vectors` without embedder -> number of documents with it."""
 
     def __init__(self, writer: IndexWriter, settings: IndexSettings) -> None:
         self._writer = writer
@@ -165,40 +159,36 @@ class DocumentVectors:
 
     @property
     def has_embedders(self) -> bool:
-        """Has the index any?"""
+        """Whether the index has embedders."""
         return bool(self._sources)
 
     def imported(self, name: str, given: GivenVectors) -> GivenVectors:
-        """What a document of a dump says about an embedder: vectors that may be made again are taken as those that it made."""
+        """Return an entry of `_vectors` from a dump as it is stored: vectors with `regenerate` count as made by the embedder."""
         if not given.regenerate or given.vectors is None or self._is_user_provided[name]:
             return given
-        # Those of another length could not be searched.
+        # Vectors of another length could not be searched.
         return given._replace(is_made=True) if given.has_length(self.dimensions[name]) else GivenVectors(None, True)
 
     def changes(self, documents: Sequence[ChangedDocument], report: Report = lambda finished, total: None) -> VectorChanges:
-        """What changes with documents that are written together. Raises EmbeddingFailure, and ApiError for their templates."""
-        found: VectorChanges = {}
+        """Return the changes of documents that are written together. Raises EmbeddingFailure; ApiError for their templates."""
+        changes: VectorChanges = {}
         for source in self._sources:
-            for docid, entry in self._changes_of(source, documents, report).items():
-                found.setdefault(docid, {})[source.name] = entry
-        return found
-
-    def _changes_of(self, source: Source, documents: Sequence[ChangedDocument], report: Report
-                    ) -> dict[int, StoredVectors | None]:
-        found: dict[int, StoredVectors | None] = {}
-        generations = Generations(source, self._kept)
-        # A document may have megabytes of vectors: not all of them are in memory together.
-        left = {each.docid: each for each in documents}
-        for stored in self._writer.vectors.stored_parts(source.name, [each.docid for each in documents if each.has_entries]):
-            for docid, held in stored.items():
-                self._change(source, generations, left.pop(docid), held, found)
-        for document in left.values():
-            self._change(source, generations, document, None, found)
-        return found | generations.made(report)
+            found: dict[int, StoredVectors | None] = {}
+            generations = Generations(source, self._kept)
+            # A document may have megabytes of vectors: they are read in parts, not all together.
+            left = {each.docid: each for each in documents}
+            for stored in self._writer.vectors.stored_parts(source.name, [each.docid for each in documents if each.has_entries]):
+                for docid, held in stored.items():
+                    self._change(source, generations, left.pop(docid), held, found)
+            for document in left.values():
+                self._change(source, generations, document, None, found)
+            for docid, entry in (found | generations.made(report)).items():
+                changes.setdefault(docid, {})[source.name] = entry
+        return changes
 
     def _change(self, source: Source, generations: Generations, document: ChangedDocument, held: StoredVectors | None,
                 found: dict[int, StoredVectors | None]) -> None:
-        """Note in `found` what becomes of the vectors of one document, or have them made. held: those of the index."""
+        """Note the new vectors of one document in `found`, or have them made. held: its vectors in the index."""
         entry = document.given.get(source.name)
         if entry is None:
             if document.before is None or held is None or held.regenerate:
@@ -215,12 +205,12 @@ class DocumentVectors:
 
     def _generate(self, source: Source, generations: Generations, document: ChangedDocument, held: StoredVectors | None,
                   is_asked: bool) -> None:
-        """Have the vectors of a document made if they must be. is_asked: does the document say so?"""
+        """Request new vectors of a document if its inputs changed. is_asked: whether the document asks for new vectors."""
         inputs = source.inputs(document.document_id, document.after)
         known = None
         if document.before is not None and (held is None or held.regenerate):
             known = source.known_inputs(document.document_id, document.before)
-            # What a user gave stands until the text changes.
+            # Vectors from a user stay valid until the text changes.
             if held is not None and held.is_user_provided and not is_asked and known == inputs:
                 return
         generations.add(document.docid, document.document_id, inputs, known, held)

@@ -1,7 +1,7 @@
-"""Keys, tasks and batches as lines of a dump of version 6, written and read. See docs/dumps.md#version-6.
+"""Writes and reads keys, tasks and batches as lines of a dump of version 6. See docs/dumps.md#version-6.
 
-Reading fills in members that the format allows to be absent and checks the types of those that are stored as they are; a
-malformed line raises one of unpacking.MALFORMED.
+The readers fill in optional members, and check the type of each member that is stored unchanged. A malformed line raises one of
+unpacking.MALFORMED.
 """
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ _FEWEST_WITH_OFFSETS = 4  # containers, in the form with runs
 
 
 def pack_bitmap(numbers: Iterable[int]) -> bytes:
-    """The bytes of a set of numbers below 2^32, without run containers."""
+    """Return the bytes of a set of numbers below 2^32, without run containers."""
     containers = [(high, [number & 0xFFFF for number in group])
                   for high, group in groupby(sorted(set(numbers)), key=lambda number: number >> 16)]
     head = struct.pack("<II", _WITHOUT_RUNS, len(containers))
     head += b"".join(struct.pack("<HH", high, len(lows) - 1) for high, lows in containers)
-    bodies = [_container(lows) for _, lows in containers]
+    bodies = [struct.pack(f"<{len(lows)}H", *lows) if len(lows) <= _MOST_LISTED
+              else sum(1 << low for low in lows).to_bytes(_BITMAP_BYTES, "little") for _, lows in containers]
     offset, offsets = len(head) + 4 * len(bodies), []
     for body in bodies:
         offsets.append(offset)
@@ -46,14 +47,8 @@ def pack_bitmap(numbers: Iterable[int]) -> bytes:
     return head + struct.pack(f"<{len(offsets)}I", *offsets) + b"".join(bodies)
 
 
-def _container(lows: Sequence[int]) -> bytes:
-    if len(lows) <= _MOST_LISTED:
-        return struct.pack(f"<{len(lows)}H", *lows)
-    return sum(1 << low for low in lows).to_bytes(_BITMAP_BYTES, "little")
-
-
 def unpack_bitmap(content: bytes) -> list[int]:
-    """The numbers of a set, ascending. Raises Malformed."""
+    """Return the numbers of a set, ascending. Raises Malformed."""
     try:
         return _unpacked(content)
     except struct.error:
@@ -83,7 +78,7 @@ def _unpacked(content: bytes) -> list[int]:
 
 
 def _lows(content: bytes, at: int, size: int, is_runs: bool) -> tuple[Sequence[int], int]:
-    """The lower 16 bits of the numbers of a container at offset `at`, and the offset of its end."""
+    """Return the lower 16 bits of the numbers of a container at offset `at`, and the offset of its end."""
     if is_runs:
         (count,) = struct.unpack_from("<H", content, at)
         ends = at + 2 + 4 * count
@@ -102,12 +97,12 @@ METHODS = {"replace": "ReplaceDocuments", "update": "UpdateDocuments"}
 
 
 def _moment(nanoseconds: int | None) -> str | None:
-    """A moment with all digits (unlike in responses, a dump must lose nothing), or None."""
+    """Return a moment with all its digits (responses have fewer, but a dump must be exact), or None."""
     return None if nanoseconds is None else rfc3339(nanoseconds)
 
 
 def key_line(row: KeyRow) -> Json:
-    """A key, without its secret, which is derived from uid and master key."""
+    """Return the line of a key, without its secret, which follows from uid and master key."""
     return {
         "description": row.description, "name": row.name, "uid": row.uid, "actions": list(row.actions),
         "indexes": list(row.indexes), "expires_at": _moment(row.expires_at),
@@ -116,20 +111,20 @@ def key_line(row: KeyRow) -> Json:
 
 
 def batch_line(batch: Batch) -> Json:
-    """A finished batch."""
+    """Return the line of a finished batch."""
     line: Json = {
         "uid": batch.uid, "details": batch.details, "stats": batch.stats, "startedAt": rfc3339(batch.started_at),
         "finishedAt": _moment(batch.finished_at), "enqueuedAt": None, "stopReason": batch.strategy,
     }
     if batch.earliest_enqueued_at is not None and batch.latest_enqueued_at is not None:
-        # `oldest` is the reference engine's word for the latest.
+        # `oldest` is the reference engine's name for the latest moment.
         line["enqueuedAt"] = {"earliest": rfc3339(batch.earliest_enqueued_at),
                               "oldest": rfc3339(batch.latest_enqueued_at)}
     return line
 
 
 def task_line(task: Task) -> Json:
-    """A task with its content; absent members are left out, except batchUid and indexUid."""
+    """Return the line of a task with its content; null members are left out, except batchUid and indexUid."""
     line: Json = {"uid": task.uid, "batchUid": task.batch_uid, "indexUid": task.index_uid, "status": task.status,
                   "type": TYPES[task.kind](task)}
     others = {
@@ -140,7 +135,7 @@ def task_line(task: Task) -> Json:
     return line | {name: value for name, value in others.items() if value is not None}
 
 
-# Content of tasks: what is to be done
+# The `type` of a line, with the content of the task
 
 def _import(task: Task) -> Json:
     content = task.content
@@ -215,7 +210,7 @@ TYPES: Mapping[str, Callable[[Task], str | Json]] = {  # kind -> `type` of the l
 
 # Details of tasks
 
-_NAMES: Mapping[str, str] = {  # kind -> name of its details, except deletions, whose name depends on their members
+_NAMES: Mapping[str, str] = {  # kind -> name of its details; the name for deletions depends on their members
     "documentAdditionOrUpdate": "DocumentAdditionOrUpdate", "documentEdition": "DocumentEdition",
     "indexCreation": "IndexInfo", "indexUpdate": "IndexInfo", "indexDeletion": "ClearAll", "indexSwap": "IndexSwap",
     "taskCancelation": "TaskCancelation", "taskDeletion": "TaskDeletion", "dumpCreation": "Dump",
@@ -244,12 +239,8 @@ def _details(task: Task) -> Json | None:
                                     "post_compaction_size": None} | members}
     if task.kind == "dsrUpdate":
         return {"DsrUpdate": _rule_change(task)}
-    if task.kind == "documentDeletion":
-        return _deletion_details(task, members)
-    return {_NAMES[task.kind]: members}
-
-
-def _deletion_details(task: Task, members: Json) -> Json:
+    if task.kind != "documentDeletion":
+        return {_NAMES[task.kind]: members}
     if task.content.get("all"):
         return {"ClearAll": members}
     if "filter" in task.content:
@@ -259,7 +250,7 @@ def _deletion_details(task: Task, members: Json) -> Json:
 
 # Reading
 
-# Kinds that svcd does not run: enqueued ones become canceled, all are shown.
+# Kinds that svcd shows but does not run: enqueued tasks of these kinds become canceled.
 _NEVER_RUN = frozenset(("upgradeDatabase", "networkTopologyChange"))
 
 
@@ -301,7 +292,7 @@ _KEY: Mapping[str, Callable[[Any], bool]] = {
 def _check(line: Any, members: Mapping[str, Callable[[Any], bool]]) -> None:
     """Check the types of members. Raises Malformed, or KeyError for a missing member."""
     if not isinstance(line, dict):
-        raise Malformed(f"{quoted_value(line)} is no object")
+        raise Malformed(f"{quoted_value(line)} is not an object")
     for spelled, is_right in members.items():
         name = spelled.removeprefix(_OPTIONAL)
         is_absent = name != spelled and line.get(name) is None
@@ -310,13 +301,13 @@ def _check(line: Any, members: Mapping[str, Callable[[Any], bool]]) -> None:
 
 
 def moment_of(text: Any) -> int:
-    """The nanoseconds of an RFC 3339 text. Raises Malformed."""
+    """Return the nanoseconds of an RFC 3339 text. Raises Malformed."""
     try:
         moment = parse_rfc3339(text)
     except (TypeError, ValueError):
-        raise Malformed(f"{quoted_value(text)} is no date and time") from None
+        raise Malformed(f"{quoted_value(text)} is not a date and time") from None
     if abs(moment) > _LARGEST:
-        raise Malformed(f"{quoted_value(text)} is no moment between the years 1678 and 2262")
+        raise Malformed(f"{quoted_value(text)} is not between the years 1678 and 2262")
     return moment
 
 
@@ -325,11 +316,11 @@ def _optional_moment(text: Any) -> int | None:
 
 
 def uid_of(text: Any) -> str:
-    """A UUID in canonical form. Raises Malformed."""
+    """Return a UUID in canonical form. Raises Malformed."""
     try:
         return str(uuids.UUID(text))
     except (AttributeError, TypeError, ValueError):
-        raise Malformed(f"{quoted_value(text)} is no UUID") from None
+        raise Malformed(f"{quoted_value(text)} is not a UUID") from None
 
 
 def key_of(line: Line) -> KeyRow:
@@ -351,7 +342,7 @@ def webhook_of(uuid: str, row: Line) -> Webhook:
 
 
 def primary_key_of(about: Line) -> str | None:
-    """The primary key in the metadata of an index."""
+    """Return the primary key in the metadata of an index."""
     _check(about, {"?primaryKey": _is_text})
     return about.get("primaryKey")
 
@@ -375,7 +366,8 @@ def batch_of(line: Line) -> Batch:
 def task_of(line: Line) -> Task:
     """Read a task, without payload."""
     _check(line, _TASK)
-    kind, content = _content(line["type"])
+    ((name, value),) = ((line["type"], {}),) if isinstance(line["type"], str) else line["type"].items()
+    kind, content = _CONTENTS[name](value)
     status = ENQUEUED if line["status"] == PROCESSING else line["status"]  # the process that ran it is gone
     if status == ENQUEUED and kind in _NEVER_RUN:
         status = CANCELED
@@ -385,14 +377,6 @@ def task_of(line: Line) -> Task:
         line.get("canceledBy"), _read_details(kind, line.get("details")), line.get("error"), content,
         custom_metadata=line.get("customMetadata"), started_at=_optional_moment(line.get("startedAt")),
         finished_at=_optional_moment(line.get("finishedAt")))
-
-
-def _content(kind: str | Line) -> tuple[str, dict[str, Any]]:
-    """Kind and content of a `type`: a text, or an object with one member."""
-    if isinstance(kind, str):
-        return _CONTENTS[kind]({})
-    ((name, value),) = kind.items()
-    return _CONTENTS[name](value)
 
 
 def _of_kind(kind: str, read: Callable[[Line], dict[str, Any]]) -> Callable[[Line], tuple[str, dict[str, Any]]]:
@@ -456,7 +440,7 @@ _CONTENTS: Mapping[str, Callable[[Line], tuple[str, dict[str, Any]]]] = {  # typ
 }
 
 _MEMBER_NAMES = {snake: camel for camel, snake in MEMBERS.items()}
-# Members of details that are left out while they are null.
+# Members of details that are absent while they are null.
 _ABSENT = ("index_uid", "new_index_uid", "old_index_uid", "api_key", "payload_size", "pre_compaction_size",
            "post_compaction_size")
 

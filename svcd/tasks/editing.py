@@ -1,4 +1,4 @@
-"""Edits documents by a function (svcd.rhai): all documents that the task selects, or none when the function fails.
+"""Edits documents by a function (svcd.rhai). When the function fails, the task changes no document.
 
 Documents are read, edited and written in portions, inside the transaction of the batch.
 """
@@ -13,7 +13,8 @@ from svcd.base.errors import ApiError
 from svcd.index.writer import IndexWriter, StoredDocument
 from svcd.rhai import FunctionError, NotAnObject, Program, is_same
 from svcd.schema.documents import document_identifier
-from svcd.tasks.documents import Document, DocumentWriter, IndexingFailure
+from svcd.tasks.documents import DocumentWriter
+from svcd.tasks.payloads import IndexingFailure
 
 # Documents read together, and per progress report.
 _PORTION = 200
@@ -27,10 +28,10 @@ _KEPT_OBJECT = "Document editions must keep documents as objects"
 
 
 class DocumentEdit:
-    """The edition of one task. deleted, edited: numbers of documents deleted and changed so far."""
+    """The edits of one task. deleted, edited: number of documents deleted and changed so far."""
 
     def __init__(self, content: Mapping[str, Any], primary_key: str) -> None:
-        """content: of the task. Raises IndexingFailure when the function does not compile."""
+        """Compile the function in the content of a task. Raises IndexingFailure when it does not compile."""
         try:
             self._program = Program(content["function"])
         except FunctionError as error:
@@ -40,39 +41,40 @@ class DocumentEdit:
         self.deleted = self.edited = 0
 
     def apply(self, stored: StoredDocument, documents: DocumentWriter) -> None:
-        """Edit one document; an unchanged one is not written. Raises IndexingFailure."""
+        """Edit one document, and write it if it changed. Raises IndexingFailure."""
         before = json_text.loads(stored.json)
-        after = self._run(json_text.loads(stored.json))
+        try:
+            after = self._program.edited(json_text.loads(stored.json), self._context)
+        except FunctionError as error:
+            raise _failure(_RUNNING.format(error=error)) from None
+        except NotAnObject:
+            raise _failure(_KEPT_OBJECT) from None
         if after is None:
             self.deleted += 1
         elif is_same(before, after):
             return
         else:
-            self._check_key(stored, after)
+            try:
+                document_id = document_identifier(after, self._primary_key)
+            except ApiError as error:
+                raise IndexingFailure(error) from None
+            if document_id != stored.document_id:
+                raise _failure(_KEPT_KEY)
             self.edited += 1
         documents.edit(stored, before, after)
 
-    def _run(self, document: Document) -> Document | None:
-        try:
-            return self._program.edited(document, self._context)
-        except FunctionError as error:
-            raise _failure(_RUNNING.format(error=error)) from None
-        except NotAnObject:
-            raise _failure(_KEPT_OBJECT) from None
-
-    def _check_key(self, stored: StoredDocument, after: Document) -> None:
-        try:
-            document_id = document_identifier(after, self._primary_key)
-        except ApiError as error:
-            raise IndexingFailure(error) from None
-        if document_id != stored.document_id:
-            raise _failure(_KEPT_KEY)
-
 
 def edit(writer: IndexWriter, limit: int, content: Mapping[str, Any], progress: Any) -> dict[str, Any]:
-    """Run one task; returns its counters. limit: bytes of text gathered per portion. Raises IndexingFailure."""
+    """Run one task; return its counters. limit: bytes of text gathered per portion. Raises IndexingFailure."""
     progress("retrieving config", 0, 1)
-    docids = _selected_docids(writer, content.get("filter"))
+    docids = writer.docids
+    if (wanted := content.get("filter")) is not None:
+        from svcd.filters.evaluation import filter_docids, read_filter  # imported late, as in svcd.tasks.indexing
+
+        try:
+            docids = filter_docids(writer.reader(), read_filter(wanted, _FILTER_CODE), _FILTER_CODE)
+        except ApiError as error:
+            raise IndexingFailure(error) from None
     total = len(docids)
     if not total or writer.primary_key is None:
         return {"deletedDocuments": 0, "editedDocuments": 0}
@@ -89,22 +91,8 @@ def edit(writer: IndexWriter, limit: int, content: Mapping[str, Any], progress: 
     return {"deletedDocuments": edition.deleted, "editedDocuments": edition.edited}
 
 
-def _selected_docids(writer: IndexWriter, wanted: Any) -> DocIds:
-    """The docids that match a filter, or of all. Raises IndexingFailure."""
-    if wanted is None:
-        return writer.docids
-    # Imported late, as in svcd.tasks.indexing.
-    from svcd.filters.evaluation import filter_docids, read_filter
-
-    try:
-        condition = read_filter(wanted, _FILTER_CODE)
-        return filter_docids(writer.reader(), condition, _FILTER_CODE)
-    except ApiError as error:
-        raise IndexingFailure(error) from None
-
-
 def _portions(writer: IndexWriter, docids: DocIds) -> Iterator[list[StoredDocument]]:
-    """The documents of a set in portions, ascending, each read when its turn comes."""
+    """Yield the documents of a set in portions by ascending docid; each portion is read when the caller asks for it."""
     if docids == writer.docids:
         last = -1
         while part := writer.all_stored(last, _PORTION):

@@ -1,6 +1,6 @@
-"""What a change of settings does to the vectors of an index: embedders come and go, and documents are embedded again.
+"""Applies a change of settings to the vectors of an index: adds and removes embedders, and embeds documents again.
 
-Only what the change affects is made again, and vectors that users gave never are. See docs/vectors.md#changes-of-settings.
+Only vectors that the change affects are made again, and never vectors given by users. See docs/vectors.md#changes-of-settings.
 """
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Settings = Mapping[str, Any]
 Progress = Callable[[str, int, int], None]
 
 _PORTION = 500  # documents read together
-# Changes of these members of an embedder make all vectors stale.
+# A change of one of these members of an embedder makes all its vectors stale.
 _FULL = tuple(member for member in IDENTITY if member not in ("url", "dimensions"))
 
 
 @dataclass
 class _Change:
-    """A new or changed embedder. before: None for a new one, and when all vectors are stale."""
+    """A new or changed embedder. before: None for a new embedder, and when all its vectors are stale."""
 
     source: Source
     before: Source | None
@@ -37,10 +37,10 @@ class _Change:
 
 
 class EmbedderChanges:
-    """Brings the vectors of an index in line with its new settings."""
+    """Updates the vectors of an index to its new settings."""
 
     def __init__(self, writer: IndexWriter, index_uid: str, before: Settings, after: Settings) -> None:
-        """before, after: stored settings; the writer has the second already."""
+        """before, after: stored settings; the writer already has the new ones."""
         self._writer = writer
         self._index_uid = index_uid
         self._kept = KeptEmbeddings(writer.path)
@@ -48,8 +48,11 @@ class EmbedderChanges:
         self._finished = 0
 
     def apply(self, progress: Progress) -> None:
-        """Do it. Raises ApiError."""
-        self._remove_embedders()
+        """Update the vectors. Raises ApiError."""
+        for name in list(self._writer.vectors.embedders):
+            if name not in self._after.embedders:
+                self._return_to_documents(name)
+                self._writer.vectors.remove_embedder(name)
         changes = list(self._changes())
         if changes:
             self._embed(changes, progress)
@@ -59,30 +62,23 @@ class EmbedderChanges:
                 vectors.quantize(name)
         vectors.flush()
         for name, documents in vectors.outdated().items():
-            logs.warn("given vectors have another length than the embedder, and are not searched", index=self._index_uid,
+            logs.warn("given vectors do not match the dimensions of the embedder and are not searched", index=self._index_uid,
                       embedder=name, dimensions=vectors.embedders[name].dimensions, documents=documents)
 
-    # Embedders that go
-
-    def _remove_embedders(self) -> None:
-        for name in list(self._writer.vectors.embedders):
-            if name not in self._after.embedders:
-                self._return_to_documents(name)
-                self._writer.vectors.remove_embedder(name)
+    # Removed embedders
 
     def _return_to_documents(self, name: str) -> None:
-        """Put the vectors that users gave for an embedder back into the documents."""
+        """Put the vectors that users gave for an embedder back into `_vectors` of the documents."""
         for part in self._writer.vectors.portions(name):
             given = {docid: stored for docid, stored in part if stored.is_user_provided}
             if given:
                 self._writer.register([MEMBER])
-            self._write_texts([(stored, {**document, MEMBER: {
-                **document.get(MEMBER, {}), name: shown_entry(given[stored.docid].vectors, given[stored.docid].regenerate)}})
-                for stored, document in self._documents(list(given))])
-
-    def _documents(self, docids: Sequence[int]) -> Iterator[tuple[StoredDocument, dict[str, Any]]]:
-        for stored in self._writer.stored(self._writer.document_ids(docids)).values():
-            yield stored, json_text.loads(stored.json)
+            documents = []
+            for stored in self._writer.stored(self._writer.document_ids(list(given))).values():
+                document, entry = json_text.loads(stored.json), given[stored.docid]
+                others = document.get(MEMBER, {})
+                documents.append((stored, {**document, MEMBER: {**others, name: shown_entry(entry.vectors, entry.regenerate)}}))
+            self._write_texts(documents)
 
     def _write_texts(self, documents: Sequence[tuple[StoredDocument, Mapping[str, Any]]]) -> None:
         numbers = self._writer.field_numbers
@@ -90,7 +86,7 @@ class EmbedderChanges:
             (stored, json_text.dumps({name: document[name] for name in sorted(document, key=numbers.__getitem__)}))
             for stored, document in documents])
 
-    # Embedders that come or change
+    # New and changed embedders
 
     def _changes(self) -> Iterator[_Change]:
         vectors = self._writer.vectors
@@ -106,7 +102,7 @@ class EmbedderChanges:
             before = Source(name, old, self._before, known)
             is_full = _is_stale(old, settings)
             dimensions = known.dimensions
-            # The parts of a composite embedder are compared when their length is asked for.
+            # dimensions() also checks that the parts of a composite embedder agree.
             if is_full or indexing_part(old).get("dimensions") != indexing_part(settings).get("dimensions") or (
                     settings["source"] == "composite" and old != settings):
                 dimensions = Source(name, settings, self._after).dimensions(self._kept)
@@ -121,7 +117,7 @@ class EmbedderChanges:
         return Source(name, self._after.embedders[name], self._after, self._writer.vectors.embedders[name])
 
     def _has_other_inputs(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-        """May the inputs of some document differ?"""
+        """Return whether the inputs of some document may differ."""
         if new["source"] == USER_PROVIDED:
             return False
         if indexing_fragments(new):
@@ -132,7 +128,7 @@ class EmbedderChanges:
     # Documents
 
     def _embed(self, changes: Sequence[_Change], progress: Progress) -> None:
-        """Embed all documents as the changes need it. Raises ApiError."""
+        """Embed all documents for the changed embedders. Raises ApiError."""
         total, last = self._writer.number_of_documents, -1
         progress(EMBEDDING, 0, total)
         while part := self._writer.all_stored(last, _PORTION):
@@ -149,7 +145,7 @@ class EmbedderChanges:
 
     def _entries(self, change: _Change, documents: Sequence[tuple[StoredDocument, dict[str, Any]]],
                  moved: dict[int, dict[str, Any]]) -> dict[int, StoredVectors | None]:
-        """What changes in the vectors of an embedder, by docid. moved: documents from which vectors are taken."""
+        """Return the changes of the vectors of an embedder, by docid. moved: filled with documents that lose their `_vectors`."""
         source, entries = change.source, dict[int, "StoredVectors | None"]()
         generations = Generations(source, self._kept)
         left = {each.docid: (each, document) for each, document in documents}
@@ -161,7 +157,10 @@ class EmbedderChanges:
         for each, document in left.values():
             others = document.get(MEMBER, {}) if change.is_new else {}
             if source.name in others:
-                moved[each.docid] = document = _without_entry(moved.get(each.docid, document), source.name)
+                document = moved.get(each.docid, document)
+                rest = {name: entry for name, entry in document[MEMBER].items() if name != source.name}
+                document = {name: rest if name == MEMBER else value for name, value in document.items() if name != MEMBER or rest}
+                moved[each.docid] = document
                 dimensions = self._writer.vectors.embedders[source.name].dimensions
                 given = checked_vectors(each.document_id, source.name, others[source.name], dimensions, may_be_outdated=True)
                 entry = StoredVectors(given.vectors or (), given.vectors is not None, given.regenerate)
@@ -180,13 +179,8 @@ class EmbedderChanges:
         generations.add(stored.docid, stored.document_id, change.source.inputs(stored.document_id, document), known, held)
 
 
-def _without_entry(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    others = {other: entry for other, entry in document[MEMBER].items() if other != name}
-    return {field: others if field == MEMBER else value for field, value in document.items() if field != MEMBER or others}
-
-
 def _is_stale(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Are all vectors stale that the embedder has made?"""
+    """Return whether a change of its settings makes all vectors of an embedder stale."""
     before, after = indexing_part(old), indexing_part(new)
     if any(before.get(member) != after.get(member) for member in _FULL):
         return True

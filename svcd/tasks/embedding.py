@@ -1,6 +1,6 @@
-"""Turns documents into what embedders take, and has it embedded: templates and fragments, calls, what earlier attempts kept.
+"""Renders the inputs of embedders from documents, and embeds them; keeps results for later attempts.
 
-What an index embeds and when is decided by svcd.tasks.document_vectors and svcd.tasks.embedder_changes.
+svcd.tasks.document_vectors and svcd.tasks.embedder_changes decide what an index embeds, and when.
 """
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import os
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from svcd.templates import JsonTemplate, Template
 
 Document = Mapping[str, Any]
-Inputs = dict["int | None", Any]  # number of the indexing fragment, None for a document template -> what is embedded
-Report = Callable[[int, int], None]  # how many inputs are embedded, of how many
+Inputs = dict["int | None", Any]  # number of the indexing fragment, None for a document template -> rendered input
+Report = Callable[[int, int], None]  # number of embedded inputs, and their total
 
 USER_PROVIDED = "userProvided"
 EMBEDDING = "embedding"  # the step of a batch
@@ -32,12 +32,12 @@ CODE = "vector_embedding_error"
 _DIMENSIONS = {"asked": "dimensions"}  # instead of an input
 _MISSING = "missing field in document `{id}`: {error}"
 
-# Members on which vectors depend, beside those that the inputs are rendered with.
+# Members that determine the vectors, besides the members that the inputs are rendered with.
 IDENTITY = ("source", "model", "revision", "pooling", "url", "request", "response", "dimensions")
-# Embedders that call no service: their vectors are made again at less than the cost of keeping them.
+# Embedders that call no service: making their vectors again costs less than keeping them.
 _LOCAL = frozenset(("huggingFace", "staticFile", USER_PROVIDED))
 
-# What indexing passes over, so that documents go without vectors: words of a variable, with commas between.
+# Failures that indexing ignores, so that documents get no vectors: words of this variable, separated by commas.
 FAILURE_MODES = "SVC_EXPERIMENTAL_CONFIG_EMBEDDER_FAILURE_MODES"
 _IGNORE_TEMPLATES, _IGNORE_EMBEDDERS = "ignore_document_template_failures", "ignore_embedder_failures"
 
@@ -48,11 +48,11 @@ _counts: RequestCounts | None = None  # of the batch; None before its first requ
 
 
 class AnswersNeeded(Exception):
-    """The batch needs answers of services, which the leader of the cluster asks for."""
+    """The batch needs answers of services, and only the leader of the cluster may call them."""
 
 
 def begin_batch(networks: Sequence[str], answers: str = ALONE) -> None:
-    """Set the networks that embedders of this process may call though they are not global: a launch option of the daemon.
+    """Set the private networks that embedders of this process may call, a launch option of the daemon; reset the counts.
 
     answers: ALONE, SHARE on the leader of a cluster, AWAIT on its other nodes.
     """
@@ -64,12 +64,12 @@ def begin_batch(networks: Sequence[str], answers: str = ALONE) -> None:
 
 
 def is_shared() -> bool:
-    """Are the answers of services kept after the batch, for the other nodes of a cluster?"""
+    """Return whether the answers of services are kept after the batch, for the other nodes of a cluster."""
     return _answers != ALONE
 
 
 def request_counts() -> dict[str, Any] | None:
-    """The requests to services since begin_batch(), as batches show them; None without any."""
+    """Return the requests to services since begin_batch(), as batches show them; None without requests."""
     if _counts is None or not _counts.total:
         return None
     return {"total": _counts.total, "failed": _counts.failed, "lastError": _counts.last_error}
@@ -84,20 +84,11 @@ def _kept_counts() -> RequestCounts:
     return _counts
 
 
-def _ignored_failures() -> frozenset[str]:
-    """The words of FAILURE_MODES. Raises vector_embedding_error for an unknown one."""
-    words = frozenset(filter(None, map(str.strip, os.environ.get(FAILURE_MODES, "").split(","))))
-    if unknown := sorted(words - {_IGNORE_TEMPLATES, _IGNORE_EMBEDDERS}):
-        raise ApiError(CODE, f"Unknown word `{unknown[0]}` in the variable `{FAILURE_MODES}`: expected "
-                             f"`{_IGNORE_TEMPLATES}` or `{_IGNORE_EMBEDDERS}`.")
-    return words
-
-
 def _kept_embedders() -> Embedders:
-    """The embedders of this process, with their connections."""
+    """Return the embedders of this process, with their connections."""
     global _embedders
     if _embedders is None:
-        # Imported late: most indexes have no embedder that makes vectors.
+        # Imported late: few indexes have an embedder that makes vectors.
         from svcd.embedding import Embedders, Environment
         from svcd.remote.guard import Guard
 
@@ -106,9 +97,10 @@ def _kept_embedders() -> Embedders:
 
 
 class Source:
-    """Where the vectors of one embedder come from.
+    """The source of the vectors of one embedder.
 
-    settings: its object, resolved. index: the settings of the index. row: how the index knows it; None before it does.
+    settings: of the embedder, resolved. index: settings of the index. row: the embedder in the index file; None before it is
+    added.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any], index: IndexSettings, row: EmbedderRow | None = None) -> None:
@@ -116,17 +108,17 @@ class Source:
         self.settings = settings
         self._is_searchable = index.searchable.__contains__
         self._row = row
-        # A composite embedder renders and embeds documents as one of its parts says.
+        # A composite embedder renders and embeds documents like its part for indexing.
         self._indexing = indexing_part(settings)
 
     @property
     def is_user_provided(self) -> bool:
-        """Do users give all vectors?"""
+        """Whether users give all vectors."""
         return self.settings["source"] == USER_PROVIDED
 
     @property
     def has_fragments(self) -> bool:
-        """Are there vectors of indexing fragments instead of one of a document template?"""
+        """Whether a document has vectors of indexing fragments, instead of one vector of a document template."""
         return bool(indexing_fragments(self.settings))
 
     @cached_property
@@ -134,30 +126,27 @@ class Source:
         return _kept_embedders().get(self.settings, self._row.dimensions if self._row else None)
 
     def dimensions(self, kept: KeptEmbeddings) -> int:
-        """The length of the vectors; asks the service if the settings do not say. Raises vector_embedding_error."""
+        """Return the length of the vectors; ask the service if the settings do not give it. Raises vector_embedding_error."""
         if self.is_user_provided:
             return int(self.settings["dimensions"])
         from svcd.embedding import EmbeddingError
 
         try:
-            return self._shared_dimensions(kept)
+            if _answers == ALONE or self._indexing["source"] in _LOCAL:
+                return self._embedder.dimensions()
+            key = embedding_key(self._identity, _DIMENSIONS)
+            found = kept.find([key])
+            if not found:
+                vectors = self._asked([key], lambda: [array("f", [self._embedder.dimensions()])], kept)
+                kept.keep([key], vectors)
+                found = {key: vectors[0]}
+            return int(found[key][0])
         except EmbeddingError as error:
             raise ApiError(CODE, error.while_generating()) from None
 
-    def _shared_dimensions(self, kept: KeptEmbeddings) -> int:
-        if _answers == ALONE or self._indexing["source"] in _LOCAL:
-            return self._embedder.dimensions()
-        key = embedding_key(self._identity, _DIMENSIONS)
-        found = kept.find([key])
-        if not found:
-            vectors = self._asked([key], lambda: [array("f", [self._embedder.dimensions()])], kept)
-            kept.keep([key], vectors)
-            found = {key: vectors[0]}
-        return int(found[key][0])
-
     def _asked(self, keys: Sequence[bytes], ask: Callable[[], Sequence[array[float]]], kept: KeptEmbeddings
                ) -> Sequence[array[float]]:
-        """What a service answers. Raises EmbeddingError; on a node that must not ask it, AnswersNeeded."""
+        """Return the answer of a service. Raises EmbeddingError; AnswersNeeded on a node that must not call the service."""
         from svcd.embedding import EmbeddingError
 
         if _answers == AWAIT:
@@ -174,7 +163,12 @@ class Source:
 
     @cached_property
     def _ignored(self) -> frozenset[str]:
-        return _ignored_failures()
+        """The words of FAILURE_MODES. Raises vector_embedding_error for an unknown word."""
+        words = frozenset(filter(None, map(str.strip, os.environ.get(FAILURE_MODES, "").split(","))))
+        if unknown := sorted(words - {_IGNORE_TEMPLATES, _IGNORE_EMBEDDERS}):
+            raise ApiError(CODE, f"Unknown word `{unknown[0]}` in the variable `{FAILURE_MODES}`: expected "
+                                 f"`{_IGNORE_TEMPLATES}` or `{_IGNORE_EMBEDDERS}`.")
+        return words
 
     # Inputs
 
@@ -203,9 +197,9 @@ class Source:
             raise ApiError(CODE, f"Error while generating embeddings: user error: {reason}") from None
 
     def inputs(self, document_id: str, document: Document) -> Inputs:
-        """What is embedded of a document: its rendered template, or those of its fragments that can be rendered.
+        """Return the inputs of a document: its rendered template, or each of its fragments that can be rendered.
 
-        Raises vector_embedding_error for a template that cannot.
+        Raises vector_embedding_error for a template that cannot be rendered.
         """
         from svcd.templates import TemplateError, document_variables, fragment_variables
 
@@ -222,12 +216,12 @@ class Source:
         for number, template in self._fragments:
             try:
                 found[number] = template.render(variables)
-            except TemplateError:  # a document has no vector of such a fragment
+            except TemplateError:  # then the document gets no vector of this fragment
                 pass
         return found
 
     def known_inputs(self, document_id: str, document: Document) -> Inputs | None:
-        """inputs() of what a document was like before; None if it could not have been embedded."""
+        """Return inputs() of an earlier state of a document; None if it cannot be rendered."""
         try:
             return self.inputs(document_id, document)
         except ApiError:
@@ -241,9 +235,9 @@ class Source:
 
     def embed(self, inputs: Sequence[Any], kept: KeptEmbeddings, report: Report = lambda finished, total: None
               ) -> list[array[float] | None]:
-        """One vector for each input; equal inputs, and those that an earlier attempt had embedded, are not sent again.
+        """Return one vector for each input. Equal inputs are sent once, and inputs that an earlier attempt embedded are not sent.
 
-        None where the embedder failed, if that is passed over; else raises EmbeddingError.
+        A failure of the embedder raises EmbeddingError, or gives None for its inputs if FAILURE_MODES ignores it.
         """
         from svcd.embedding import EmbeddingError
 
@@ -255,8 +249,12 @@ class Source:
         portion = max(1, self._embedder.inputs_per_request * self._embedder.requests_at_once)
         for start in range(0, len(wanted), portion):
             part = wanted[start:start + portion]
+            texts = [missing[key] for key in part]
             try:
-                made = self._embed_part([missing[key] for key in part], part, kept)
+                if is_local:
+                    made: Sequence[array[float]] = self._embedder.embed(texts, _kept_counts())
+                else:
+                    made = self._asked(part, partial(self._embedder.embed, texts, _kept_counts()), kept)
             except EmbeddingError:
                 if _IGNORE_EMBEDDERS not in self._ignored:
                     raise
@@ -266,8 +264,3 @@ class Source:
             vectors.update(zip(part, made))
             report(start + len(part), len(wanted))
         return [vectors.get(key) for key in keys]
-
-    def _embed_part(self, inputs: Sequence[Any], keys: Sequence[bytes], kept: KeptEmbeddings) -> Sequence[array[float]]:
-        if self._indexing["source"] in _LOCAL:
-            return self._embedder.embed(inputs, _kept_counts())
-        return self._asked(keys, lambda: self._embedder.embed(inputs, _kept_counts()), kept)

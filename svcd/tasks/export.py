@@ -1,9 +1,9 @@
 """Exports indexes to another instance, in the process of an export (docs/export.md).
 
-One index after the other: its documents are read in one transaction and sent as compressed NDJSON. Texts are compressed as they
-are read, so that memory holds compressed bodies only, and of these at most BUFFERED_BYTES and one for each of SENDERS.
+Indexes are exported one by one: the documents are read in one transaction and sent as compressed NDJSON. Texts are compressed
+while they are read, so memory holds only compressed bodies: BUFFERED_BYTES, plus one body for each of SENDERS.
 
-Threads: this one reads, compresses and keeps the record; SENDERS others send one body each at a time.
+Threads: this thread reads, compresses and keeps the record; SENDERS others send one body each at a time.
 """
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from svcd.tasks.export_target import NotTaken, Stopped, Target
 from svcd.tasks.indexing_client import ReportProgress
 from svcd.tasks.stored_documents import needing_features, settings_in_effect, texts_with_vectors
 
-# Document i goes into a body with those of the same i mod STREAMS, which targets of the reference engine are used to.
+# Documents with the same position mod STREAMS go into one stream of bodies, as in the reference engine.
 STREAMS = 40
-# Reading and compressing keep one core busy, so that more senders only help with targets that take long to answer. Memory of the
-# process with 200,000 documents of 1 kB: 37 MB with a buffer of 4 MiB, 63 MB with one of 16 MiB.
+# Reading and compressing keep one core busy, so more senders only help when the target answers slowly. Memory of the process
+# with 200,000 documents of 1 kB: 37 MB with a buffer of 4 MiB, 63 MB with one of 16 MiB.
 SENDERS = 4
 BUFFERED_BYTES = 8 << 20
-# The fastest level; the largest window, with a gzip header; 64 kB for each body that is being compressed, instead of 256.
+# The fastest level; the largest window, with a gzip header; 64 kB instead of 256 for each body that is being compressed.
 _LEVEL, _GZIP, _MEMORY = 1, 31, 6
 _FILTER_CODE = "invalid_document_filter"
 _HIDDEN = "."
 
 
 def run_export(request: Mapping[str, Any], report: ReportProgress) -> dict[str, Any]:
-    """Do what svcd.tasks.exports.export_request() asks for: {"error": None or error object, "exported": details by index}."""
+    """Run a request of svcd.tasks.exports. Return {"error": None or error object, "exported": details by index}."""
     is_collected = gc.isenabled()
-    gc.enable()  # an export may take hours, and what fails in urllib leaves cycles
+    gc.enable()  # an export may take hours, and failed calls of urllib leave reference cycles
     try:
         client = Client(Guard(parse_networks(",".join(request["networks"]))))
         export = _Export(request, Target(client, request["url"], request["apiKey"]), report)
@@ -63,7 +63,7 @@ def run_export(request: Mapping[str, Any], report: ReportProgress) -> dict[str, 
 
 
 def chosen_pattern(index_uid: str, patterns: Mapping[str, Any]) -> str | None:
-    """The first pattern, in byte order, that an index matches; None for none."""
+    """Return the first pattern, in byte order, that an index matches, or None."""
     return next((pattern for pattern in sorted(patterns, key=str.encode)
                  if index_uid == pattern or pattern.endswith("*") and index_uid.startswith(pattern[:-1])), None)
 
@@ -80,7 +80,7 @@ class _Export:
         self.record = ExportRecord(Path(request["record"]))
 
     def run(self, data_folder: DataFolderReader) -> dict[str, Any]:
-        """Export the indexes that match; their details."""
+        """Export the indexes that match; return their details."""
         rows, _ = data_folder.list_indexes()
         chosen = [(row, pattern) for row in sorted(rows, key=lambda row: row.uid.encode())
                   if not row.uid.startswith(_HIDDEN) and (pattern := chosen_pattern(row.uid, self._patterns)) is not None]
@@ -96,7 +96,7 @@ class _Export:
 
     def _matched(self, data_folder: DataFolderReader, row: IndexRow, options: Mapping[str, Any],
                  above: tuple[str, int, int]) -> int | None:
-        """Export an index, unless an earlier run did. How many documents matched; None when the index is gone."""
+        """Export an index, unless an earlier run did. Return the number of matching documents; None when the index is gone."""
         known = self.record.index(row.uid)
         if known is not None and known.matched is not None:
             return known.matched
@@ -126,7 +126,7 @@ class _Export:
         return len(docids)
 
     def _prepared(self, reader: IndexReader, index_uid: str, overrides: bool) -> IndexProgress:
-        """Have the target create the index or change its settings, as far as it has not acknowledged that before."""
+        """Have the target create the index or change its settings; skip the calls that it acknowledged before."""
         state = "{} {}".format(*reader.state)
         progress = self.record.index(index_uid)
         if progress is None:
@@ -148,15 +148,15 @@ class _Export:
             try:
                 call()
             except ApiError:
-                if is_created_now and progress.calls:  # else the next export would find it, and keep its settings
+                if is_created_now and progress.calls:  # else the next export would find the index, and keep its settings
                     self._target.delete_index(index_uid)
                 raise
             progress = self.record.update(progress, calls=number)
         return progress
 
     def _texts(self, reader: IndexReader, docids: DocIds, progress: IndexProgress) -> Iterator[tuple[int, bytes | None]]:
-        """(docid, text) of each document in order; None instead of a text that the target has."""
-        if progress.state:  # nothing has changed since: what was acknowledged need not be read
+        """Yield (docid, text) of each document in order; None instead of a text that the target has."""
+        if progress.state:  # the index has not changed since: acknowledged documents need not be read
             missing = docids - self.record.docids(progress)
             texts = zip(missing, _encoded(reader, missing))
             following = next(texts, None)
@@ -178,7 +178,7 @@ def _encoded(reader: IndexReader, docids: DocIds) -> Iterator[bytes]:
 
 
 class _Body:
-    """Documents that are being compressed into one body."""
+    """The body of a request, to which documents are added and compressed one by one."""
 
     def __init__(self) -> None:
         self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP, _MEMORY)
@@ -191,7 +191,7 @@ class _Body:
         return len(self._packed)
 
     def add(self, docid: int, text: bytes) -> None:
-        # Without anything between documents, as the reference engine sends them: a body is exactly as long as its texts.
+        # No separator between documents, as in the reference engine: a body is exactly as long as its texts.
         self._packed += self._packer.compress(text)
         self.text_bytes += len(text)
         self.documents.append((docid, digest(text)))
@@ -202,7 +202,7 @@ class _Body:
 
 
 class _Sending:
-    """Gathers the documents of one index into bodies and sends them. As a context, it sends the rest at the end.
+    """Gathers the documents of one index into bodies and sends them; sends the rest at the end of its `with` block.
 
     report: called with the number of documents that the target has.
     """
@@ -215,7 +215,7 @@ class _Sending:
         self._payload_bytes = payload_bytes
         self._report = report
         self._streams: dict[int, _Body] = {}
-        self._ended: set[int] = set()  # streams of which the target takes no documents
+        self._ended: set[int] = set()  # streams whose documents the target does not take
         self._on_their_way: dict[Future[None], tuple[int, _Body]] = {}
         self._pool = ThreadPoolExecutor(SENDERS, "svcd-export")
         self._packed_bytes = 0
@@ -233,16 +233,16 @@ class _Sending:
                 while self._on_their_way:
                     self._settle()
         finally:
-            if self._on_their_way:  # something failed: what else is on its way counts for nothing
+            if self._on_their_way:  # a call failed: the other calls in progress no longer matter
                 self._target.stop()
             self._pool.shutdown()
 
     def skip(self) -> None:
-        """Count a document that the target has."""
+        """Count a document that the target already has."""
         self._finished += 1
 
     def add(self, stream: int, docid: int, text: bytes) -> None:
-        """Add a document to a stream, in which it may have to wait for others."""
+        """Add a document to a stream; it is sent when its body is full, or the buffer is."""
         if stream in self._ended:
             return
         body = self._streams.get(stream)
@@ -267,7 +267,7 @@ class _Sending:
             self._on_their_way[sent] = stream, body
 
     def _settle(self) -> None:
-        """Wait for answers and note what was acknowledged. Raises ApiError when the target refused a body."""
+        """Wait for answers, and record the acknowledged documents. Raises ApiError when the target refused a body."""
         done, _ = wait(self._on_their_way, return_when=FIRST_COMPLETED)
         failures = []
         for future in done:

@@ -1,7 +1,8 @@
-"""What the target of an export has acknowledged, in a file of its own, so that an interrupted export need not send it again.
+"""The record of what the target of an export has acknowledged. An interrupted export does not send these documents again.
 
-A row per document holds a digest of the text that was sent. So a later run knows what arrived whatever was written to the index
-meanwhile: a document whose text has another digest is sent again, all others are skipped (docs/export.md#interruptions).
+A row per document holds a digest of the text that was sent. So a later run knows which documents arrived, even if the index has
+changed meanwhile: it sends a document again if its text has another digest, and skips it otherwise
+(docs/export.md#interruptions).
 """
 from __future__ import annotations
 
@@ -26,17 +27,17 @@ _DIGEST_BYTES = 8
 
 
 def digest(text: bytes) -> int:
-    """A 64-bit digest of a text, as SQLite stores integers."""
+    """Return a 64-bit digest of a text, as an integer that SQLite can store."""
     return int.from_bytes(blake2b(text, digest_size=_DIGEST_BYTES).digest(), "little", signed=True)
 
 
 @dataclass(frozen=True)
 class IndexProgress:
-    """How far one index is.
+    """Progress of one index.
 
-    state: of the index when it was first read; "" when it has changed since, so that only digests tell what is known.
-    is_new: had the target no such index? calls: how many of those before the documents it has acknowledged. matched: how many
-    documents were exported, None until all are acknowledged.
+    state: of the index when it was first read; "" when it has changed since, so that digests must be compared. is_new: whether
+    the target did not have the index. calls: number of acknowledged calls before the documents. matched: number of exported
+    documents; None until all are acknowledged.
     """
 
     number: int
@@ -53,7 +54,7 @@ class ExportRecord:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         self._connection = sqlite3.connect(path, isolation_level=None)
-        # Without the log's shared memory; a power cut may cost the newest rows, whose documents are then sent again.
+        # Without the shared memory of the log. A power cut may lose the newest rows; their documents are then sent again.
         for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL"):
             self._connection.execute(f"PRAGMA {pragma}")
         self._connection.executescript(_SCHEMA)
@@ -63,36 +64,36 @@ class ExportRecord:
         self._connection.close()
 
     def index(self, index_uid: str) -> IndexProgress | None:
-        """How far an index is; None when nothing was asked of the target for it."""
+        """Return the progress of an index; None before the first call for it."""
         row = self._connection.execute(f"SELECT {_COLUMNS} FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
         return IndexProgress(row[0], row[1], row[2], bool(row[3]), row[4], row[5]) if row else None
 
     def begin(self, index_uid: str, state: str, is_new: bool) -> IndexProgress:
-        """Note that an index begins."""
+        """Record that the export of an index begins."""
         number = self._connection.execute("INSERT INTO indexes(uid, state, is_new, calls) VALUES (?, ?, ?, 0)",
                                           (index_uid, state, is_new)).lastrowid
         return IndexProgress(number or 0, index_uid, state, is_new)
 
     def update(self, progress: IndexProgress, **changes: object) -> IndexProgress:
-        """Note how far an index is now. changes: fields of IndexProgress; returns the progress with them."""
+        """Record the progress of an index. changes: fields of IndexProgress; returns the progress with them."""
         assignments = ", ".join(f"{name} = ?" for name in changes)
         self._connection.execute(f"UPDATE indexes SET {assignments} WHERE number = ?", (*changes.values(), progress.number))
         return replace(progress, **changes)  # type: ignore[arg-type]  # the callers name fields with their types
 
     def add(self, progress: IndexProgress, documents: Iterable[tuple[int, int]]) -> None:
-        """Note documents that were acknowledged, as (docid, digest), all or none."""
+        """Record acknowledged documents, given as (docid, digest), in one transaction."""
         self._connection.execute("BEGIN")
         self._connection.executemany("INSERT OR REPLACE INTO documents(number, docid, digest) VALUES (?, ?, ?)",
                                      [(progress.number, docid, each) for docid, each in documents])
         self._connection.execute("COMMIT")
 
     def docids(self, progress: IndexProgress) -> DocIds:
-        """The documents that were acknowledged."""
+        """Return the acknowledged documents."""
         return DocIds([docid for (docid,) in self._connection.execute(
             "SELECT docid FROM documents WHERE number = ? ORDER BY docid", (progress.number,))])
 
     def digests(self, progress: IndexProgress) -> Digests:
-        """The digests of the documents that were acknowledged, to be asked for in ascending order of docids."""
+        """Return the digests of the acknowledged documents, to be read in ascending order of docids."""
         return Digests(self._rows(progress.number))
 
     def _rows(self, number: int) -> Iterator[tuple[int, int]]:
@@ -114,7 +115,7 @@ class Digests:
         self._next = next(rows, None)
 
     def of(self, docid: int) -> int | None:
-        """The digest of a document, None when it has none. docid: larger than that of the call before."""
+        """Return the digest of a document, or None. docid: larger than in the previous call."""
         while self._next is not None and self._next[0] < docid:
             self._next = next(self._rows, None)
         return self._next[1] if self._next is not None and self._next[0] == docid else None

@@ -1,4 +1,4 @@
-"""The calls of an export to the instance that takes the documents: paths, retries, and the words of its failures.
+"""The calls of an export to the instance that takes the documents: paths, retries, and error messages.
 
 See docs/export.md#calls and docs/export.md#failures.
 """
@@ -15,12 +15,12 @@ from svcd.remote.client import Answer, Client
 from svcd.remote.retries import PASSING, repeated
 
 WITHIN_S = 5.0
-# A second more per so many bytes of a body: large ones need longer than five seconds on slow networks.
+# The time limit grows by a second for each BYTES_PER_S of a body: large bodies need longer than WITHIN_S on slow networks.
 BYTES_PER_S = 128 << 10
 _REDIRECTS = 5
 _MOST_BYTES = 1 << 20
 _INDEX_NOT_FOUND = "index_not_found"
-# A target that is a shard of a network: what it has already counts as success, what it does not take ends the stream.
+# Answers of a target that is a shard of a network: the first counts as success, the others end the stream.
 _ALREADY_RECEIVED = "import_task_already_received"
 _NOT_TAKEN = ("import_task_unknown_remote", "import_task_without_network_task")
 _UNKNOWN_HOST = ("Name or service not known", "Temporary failure in name resolution", "No address associated with hostname")
@@ -37,11 +37,11 @@ class Stopped(Exception):
 
 
 class NotTaken(Exception):
-    """The target takes no documents of this stream, which is no failure."""
+    """The target takes no documents of this stream. This is not a failure."""
 
 
 class Target:
-    """The instance that takes the documents. Any thread may call; after stop() none waits for another attempt."""
+    """The instance that takes the documents. Any thread may call its methods; after stop() no call waits for a retry."""
 
     def __init__(self, client: Client, url: str, api_key: str | None) -> None:
         self._client = client
@@ -50,12 +50,12 @@ class Target:
         self._stopping = Event()
 
     def stop(self) -> None:
-        """Have calls in progress and later ones raise Stopped."""
+        """Make calls in progress and later calls raise Stopped."""
         self._stopping.set()
         self._client.abort()
 
     def has_index(self, index_uid: str) -> bool:
-        """Does the target have an index? Raises ApiError, Stopped, as do all calls."""
+        """Return whether the target has an index. Raises ApiError, Stopped, as do all calls."""
         answer = self._answer("GET", f"/indexes/{index_uid}", {}, None)
         if answer.status == 200:
             return True
@@ -72,7 +72,7 @@ class Target:
         self._call("PATCH", f"/indexes/{index_uid}", {"primaryKey": primary_key})
 
     def update_settings(self, index_uid: str, settings: Mapping[str, Any], unset: Collection[str] = ()) -> None:
-        """Enqueue a change of settings. unset: those without a value, which a target without their features need not take."""
+        """Enqueue a change of settings. unset: settings without a value; they are left out if the target refuses them."""
         path = f"/indexes/{index_uid}/settings"
         answer = self._answer("PATCH", path, JSON, dumps(settings).encode())
         if answer.status == 400 and unset:
@@ -81,7 +81,7 @@ class Target:
         self._accepted(answer)
 
     def delete_index(self, index_uid: str) -> None:
-        """Enqueue the deletion of an index, if the target is there and the key allows it; never raises."""
+        """Enqueue the deletion of an index, if the target can be reached and the key allows it. Never raises."""
         try:
             self._client.exchange(f"{self._url}/indexes/{index_uid}", self._headers, None, WITHIN_S, _MOST_BYTES, method="DELETE")
         except Undelivered:
@@ -132,7 +132,7 @@ def _is_passing(answer: Answer) -> bool:
 
 
 def _error_of(body: bytes) -> Mapping[str, Any]:
-    """The error object of an answer, as far as it is one."""
+    """Return the error object of an answer; {} if the answer has none."""
     try:
         value = loads(body)
     except ValueError:
@@ -141,7 +141,7 @@ def _error_of(body: bytes) -> Mapping[str, Any]:
 
 
 def _failure(answer: Answer) -> ApiError:
-    """What a refusal of the target means for the task."""
+    """Return the error of the task for a refusal of the target."""
     if 300 <= answer.status < 400:
         return ApiError("internal", "protocol: missing a location header")
     error = _error_of(answer.body)

@@ -1,6 +1,6 @@
-"""Exports as the daemon sees them: the task, the request to the process that exports, the files that record its progress.
+"""The daemon's side of an export: the task, the request to the process that exports, the files that record its progress.
 
-What the process does is in svcd.tasks.export. See docs/export.md.
+svcd.tasks.export is the side of the process. See docs/export.md.
 """
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from svcd.validation.urls import redacted_secret, redacted_url
 
 KIND = "export"
 FOLDER = "exports"
-# Targets accept bodies up to their limit, which is most often that of this instance.
+# A target accepts bodies up to its own limit, which is usually the same as the limit of this instance.
 _MARGIN, _LEAST_BYTES = 1 << 20, 20 << 20
 _ALL = {"*": {"filter": None, "overrideSettings": False}}
 
 
 def task_content(url: str, api_key: str | None, payload_bytes: int | None,
                  indexes: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any]:
-    """The content of a task. indexes: pattern -> options; None exports all."""
+    """Return the content of a task. indexes: pattern -> options; None exports all indexes."""
     patterns = {pattern: {"filter": options.get("filter"), "overrideSettings": options.get("overrideSettings", False)}
                 for pattern, options in (_ALL if indexes is None else indexes).items()}
     return {"url": url, "apiKey": api_key, "payloadSize": payload_bytes,
@@ -30,7 +30,7 @@ def task_content(url: str, api_key: str | None, payload_bytes: int | None,
 
 
 def task_details(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What an enqueued task shows of its content."""
+    """Return the details of an enqueued task."""
     details: dict[str, Any] = {"url": redacted_url(content["url"])}
     if content["apiKey"] is not None:
         details["apiKey"] = redacted_secret(content["apiKey"])
@@ -40,9 +40,9 @@ def task_details(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def export_request(task: Task, instance: Instance, payload_limit: int, networks: Sequence[str]) -> dict[str, Any]:
-    """The request to the process that exports.
+    """Return the request to the process that exports.
 
-    payload_limit: bytes of the bodies that this instance accepts; networks: those that may be called.
+    payload_limit: largest body in bytes that this instance accepts; networks: private networks that may be called.
     """
     content = task.content
     given = content["payloadSize"]
@@ -51,15 +51,13 @@ def export_request(task: Task, instance: Instance, payload_limit: int, networks:
             "indexes": content["indexes"], "features": instance.features(), "networks": list(networks)}
 
 
-# A task is told from one of the same uid in another queue by its moment.
-
-
 def _record_path(instance: Instance, task: Task) -> Path:
+    # The moment tells tasks of the same uid in different queues apart.
     return instance.path / FOLDER / f"{task.uid}-{task.enqueued_at}.sqlite"
 
 
 def discard_records(instance: Instance, kept: Iterable[Task] = ()) -> None:
-    """Delete the records of exports, except those of some tasks."""
+    """Delete the records of exports. kept: tasks whose records stay."""
     folder = instance.path / FOLDER
     names = {_record_path(instance, task).name for task in kept}
     for path in folder.iterdir() if folder.exists() else ():

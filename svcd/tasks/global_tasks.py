@@ -1,8 +1,8 @@
-"""Tasks of the whole instance: cancelation, deletion, swaps, dumps and snapshots; and those that svcd enqueues itself.
+"""Tasks of the whole instance: cancelation, deletion, swaps, dumps and snapshots; and the tasks that svcd itself enqueues.
 
-Cancelations, deletions and swaps change only instance.sqlite; each runs inside the transaction that ends it. Dumps and snapshots
-are written by the indexing process; here are the names of their files and the requests to it. svcd itself enqueues the automatic
-clean-up and scheduled snapshots. See docs/tasks-and-batches.md#cancelation-and-deletion, #swaps, and docs/dumps.md.
+Cancelations, deletions and swaps change only instance.sqlite; each runs inside the transaction that ends it. The indexing process
+writes dumps and snapshots; this module names their files and makes the requests. svcd itself enqueues the automatic clean-up and
+scheduled snapshots. See docs/tasks-and-batches.md#cancelation-and-deletion, #swaps, and docs/dumps.md.
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CLEAN_UP_SIZE = 100_000
 
 
 def indexes_of(task: Task) -> Sequence[str]:
-    """The uids of the indexes that a task names."""
+    """Return the uids of the indexes that a task names."""
     if task.kind == "indexSwap":
         return [index_uid for swap in task.content["swaps"] for index_uid in swap["indexes"]]
     if is_renaming(task):
@@ -40,7 +40,7 @@ def indexes_of(task: Task) -> Sequence[str]:
 
 
 def run(instance: Instance, connection: sqlite3.Connection, running: RunningBatch, progress: Progress) -> list[Task]:
-    """Run a batch of global tasks; returns the tasks that end with it, canceled ones included."""
+    """Run a batch of global tasks; return all tasks that end with it, including canceled tasks."""
     ended: list[Task] = []
     for task in running.tasks.values():
         try:
@@ -92,13 +92,13 @@ def _swap(instance: Instance, connection: sqlite3.Connection, task: Task,
 
 def _rename(instance: Instance, connection: sqlite3.Connection, task: Task,
             progress: Progress) -> tuple[dict[str, Any], list[Task]]:
-    """Give an index another name, and its history, as a swap with `rename` does."""
+    """Rename an index and its history, like a swap with `rename`."""
     old, new, primary_key = task.index_uid or "", task.content["newIndexUid"], task.content.get("primaryKey")
     progress("updating the index", 0, 1)
     row = instance.index(old)
     _check_swaps([] if row else [old], [(old, new)] if instance.index(new) else [])
     assert row is not None
-    if primary_key not in (None, row.primary_key):  # the task before, which was to set it, has failed and says why
+    if primary_key not in (None, row.primary_key):  # the previous task should have set it; its error says why it failed
         raise ApiError("index_primary_key_already_exists",
                        f"Index `{old}` keeps its name, because its primary key could not be changed to `{primary_key}`.")
     names = {old: new}
@@ -129,13 +129,13 @@ _ACTIONS: dict[str, _Action] = {"taskCancelation": _cancel, "taskDeletion": _del
 
 
 def remove_payloads(queue: Queue, ended: Sequence[Task]) -> None:
-    """After the commit: delete the payloads of tasks that ended."""
+    """Delete the payloads of tasks that ended; call this after the commit."""
     for task in ended:
         queue.remove_payload(task.payload)
 
 
-# Dumps and snapshots. A file is written under a hidden name and renamed when it is complete and synced, so a file under its final
-# name is never incomplete. What a killed daemon left under the hidden name is overwritten by the next (docs/dumps.md#container).
+# Dumps and snapshots. A file is written under a hidden name, and renamed when it is complete and synced: a file under its final
+# name is complete. The next archive overwrites the hidden file of a killed daemon (docs/dumps.md#container).
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Folders:
 class Archive:
     """A file to be written, or an object to be uploaded.
 
-    request: to the indexing process; details: what the task shows on success.
+    request: for the indexing process; details: of the task on success.
     """
 
     path: Path
@@ -162,12 +162,12 @@ class Archive:
 
     @property
     def is_uploaded(self) -> bool:
-        """Does it go to the object store?"""
+        """Whether the archive goes to the object store."""
         return "store" in self.request
 
     def publish(self) -> None:
         """Rename the complete file to its final name, durably; replaces an older one. Raises OSError."""
-        if self.is_uploaded:  # the store has done so at the end of the upload
+        if self.is_uploaded:  # the store has published it at the end of the upload
             return
         self.partial.replace(self.path)
         sync_folder(self.path.parent)
@@ -182,36 +182,29 @@ class Archive:
 
 
 def planned_archive(running: RunningBatch, instance: Instance, folders: Folders) -> Archive:
-    """The file that a batch of dump or snapshot tasks writes."""
-    kind = next(iter(running.tasks.values())).kind
-    return _dump_of(running, instance, folders.dumps) if kind == "dumpCreation" else _snapshot_of(running, instance, folders)
-
-
-def dump_uid(moment: int) -> str:
-    """`20261120-073750843`: UTC, to the millisecond."""
-    digits = "".join(filter(str.isdigit, quantities.rfc3339(moment)))
-    return f"{digits[:8]}-{digits[8:14]}{moment // 1_000_000 % 1000:03d}"
-
-
-def _dump_of(running: RunningBatch, instance: Instance, folder: Path) -> Archive:
-    (task,) = running.tasks.values()
-    uid = dump_uid(running.batch.started_at)
-    batch = replace(running.batch, details={"taskUid": task.uid, "dumpUid": uid}, stats={}, progress=None)
-    webhooks = {row.uuid: {"url": row.url, "headers": dict(row.headers)}
-                for row in instance.webhooks.all() if row.is_editable}
-    return _archive("dump", f"{uid}.dump", instance, folder, {"dumpUid": uid}, {
-        "batch": asdict(batch), "keys": task.content["keys"], "instanceUid": task.content["instanceUid"],
-        "features": instance.features(), "network": instance.stored_network, "webhooks": webhooks,
-        "chats": instance.chat_workspaces.all()})
-
-
-def _snapshot_of(running: RunningBatch, instance: Instance, folders: Folders) -> Archive:
+    """Return the archive that a batch of dump or snapshot tasks writes."""
+    if next(iter(running.tasks.values())).kind == "dumpCreation":
+        (task,) = running.tasks.values()
+        uid = dump_uid(running.batch.started_at)
+        batch = replace(running.batch, details={"taskUid": task.uid, "dumpUid": uid}, stats={}, progress=None)
+        webhooks = {row.uuid: {"url": row.url, "headers": dict(row.headers)}
+                    for row in instance.webhooks.all() if row.is_editable}
+        return _archive("dump", f"{uid}.dump", instance, folders.dumps, {"dumpUid": uid}, {
+            "batch": asdict(batch), "keys": task.content["keys"], "instanceUid": task.content["instanceUid"],
+            "features": instance.features(), "network": instance.stored_network, "webhooks": webhooks,
+            "chats": instance.chat_workspaces.all()})
     name = f"{instance.path.absolute().name}.snapshot"
     request: dict[str, Any] = {"taskUids": list(running.tasks), "instanceUid": instance.uid}
     if folders.store is None:
         return _archive("snapshot", name, instance, folders.snapshots, {}, request)
-    # The copy of the file that is being sent is beside the files: the only disk known to have room for it.
+    # An upload copies each index file into the data folder: only that disk is known to have room for the copy.
     return _archive("snapshot", name, instance, instance.path, {}, {**request, "store": dict(folders.store), "name": name})
+
+
+def dump_uid(moment: int) -> str:
+    """Return the uid of a dump, such as `20261120-073750843`: UTC, to the millisecond."""
+    digits = "".join(filter(str.isdigit, quantities.rfc3339(moment)))
+    return f"{digits[:8]}-{digits[8:14]}{moment // 1_000_000 % 1000:03d}"
 
 
 def _archive(kind: str, name: str, instance: Instance, folder: Path, details: Mapping[str, Any],
@@ -226,7 +219,7 @@ def _archive(kind: str, name: str, instance: Instance, folder: Path, details: Ma
 
 
 def clean_up(queue: Queue) -> None:
-    """When MAX_TASKS are stored, enqueue the deletion of the oldest CLEAN_UP_SIZE finished ones."""
+    """When MAX_TASKS are stored, enqueue the deletion of the oldest CLEAN_UP_SIZE finished tasks."""
     if queue.count_at_most(MAX_TASKS) < MAX_TASKS or "taskDeletion" in queue.enqueued_kinds():
         return
     before = quantities.now()
@@ -243,13 +236,13 @@ def clean_up(queue: Queue) -> None:
 class SnapshotSchedule:
     """Enqueues a snapshot every `every_s` seconds, in the thread "svcd-snapshots" from start() to stop().
 
-    The first is enqueued after the first interval since the start, so an instance that is restarted more often gets none.
+    The first interval begins at the start, so an instance that restarts more often gets no snapshot.
     on_refusal: called with the reason when a snapshot cannot be enqueued.
     """
 
     def __init__(self, queue: Queue, every_s: float, on_refusal: Callable[[str], None] = print,
                  is_ours: Callable[[], bool] = lambda: True) -> None:
-        """is_ours: False while another node of a cluster makes the snapshots."""
+        """is_ours: returns False while another node of the cluster makes the snapshots."""
         self._is_ours = is_ours
         self._queue = queue
         self._every_s = every_s

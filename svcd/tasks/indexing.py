@@ -1,8 +1,8 @@
 """Applies one batch to the file of one index, in one transaction: documents, settings, primary key.
 
-Runs in the indexing process, without access to the queue. A task whose own content is impossible fails alone; an error of
-the indexing itself (IndexingFailure) fails the batch, and the file keeps nothing of it. The outcomes of the tasks are
-committed with their effect. See docs/tasks-and-batches.md#result-of-a-batch and #commit-and-crash.
+Runs in the indexing process, without access to the queue. A task with impossible content fails alone; an error of the indexing
+itself (IndexingFailure) fails the batch, and the file keeps nothing of it. The outcomes of the tasks are committed with their
+effect. See docs/tasks-and-batches.md#result-of-a-batch and #commit-and-crash.
 """
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from typing import Any
 from svcd.base import json_text
 from svcd.base.errors import ApiError, error_object
 from svcd.base.quantities import human_size
-from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.disk_space import disk_full_error, lacks_room
 from svcd.index.kept_embeddings import ALONE, KeptEmbeddings
 from svcd.index.writer import IndexWriter
@@ -30,76 +29,62 @@ from svcd.tasks import batching, embedding
 from svcd.tasks.analysis import Analysis, AnalysisProcess
 from svcd.tasks.batching import KINDS
 from svcd.tasks.embedding import EMBEDDING
-from svcd.tasks.documents import DocumentWriter, GeoExtraction, IndexingFailure, extract_all_locations, read_payload
+from svcd.tasks.documents import DocumentWriter
 from svcd.tasks.indexing_client import MemoryBudget, ReportProgress
+from svcd.tasks.locations import GeoExtraction, IndexingFailure, extract_all_locations
+from svcd.tasks.payloads import IndexingTask, read_payload
 
 _CHUNK = 500  # documents per look-up in the index
 _REINDEX_CHUNK = 200
-# Bytes of documents from which on a batch is analyzed in another process: that takes 0.1 s to start, and these 1 s.
+# A batch of at least this many bytes of documents uses an analysis process: the process takes 0.1 s to start, the batch 1 s.
 ANALYZED_BESIDE = 3 << 20
-# The sizes of tables are read before and after a batch, which takes some 2 ms per MB of the file: of files of at most so many
-# bytes, and more for each byte of documents, whose indexing takes 100 times as long.
+# The sizes of tables are read before and after a batch, which takes about 2 ms per MB of the file. So they are read only of files
+# up to _SIZES_READ bytes, plus _SIZES_READ_PER_BYTE for each byte of documents, whose indexing takes 100 times as long.
 _SIZES_READ, _SIZES_READ_PER_BYTE = 1 << 20, 4
 
-_OUTCOME_UNKNOWN = ("The index was written by later tasks already, and how this one ended is not known any more: the list of "
-                    "tasks is older than the index. Look at the index, and send the task again where its effect is missing.")
+_OUTCOME_UNKNOWN = ("Result unknown: the index already contains later tasks, because the list of tasks is older than the index. "
+                    "Check the index, and send the task again if its effect is missing.")
 
 Progress = Callable[[str, int, int], None]  # step, finished, total
 ShouldStop = Callable[[], bool]
 
 
 @dataclass
-class IndexingTask:
-    """One task of the batch, as the runner sends it. payload: path of its NDJSON. index_uid: filled in by apply_batch()."""
-
-    uid: int
-    kind: str
-    content: Mapping[str, Any]
-    enqueued_at: int = 0
-    payload: str | None = None
-    payload_bytes: int = 0
-    index_uid: str = ""
-
-    def is_large(self, limit: int) -> bool:
-        """May the task write more than `limit` bytes? True for a filter, which may match any number of documents."""
-        return self.payload_bytes > limit or "filter" in self.content
-
-
-@dataclass
 class Outcome:
-    """How one task ended: the counters it shows, or its error."""
+    """How one task ended: the counters that it shows, or its error."""
 
     uid: int
     details: dict[str, Any] = field(default_factory=dict)
     error: dict[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The form in which outcomes are stored in the file and sent to the runner."""
+        """Return the form in which the file stores outcomes, and the runner gets them."""
         return {"uid": self.uid, "details": self.details, "error": self.error}
 
 
 def apply_batch(path: Path, index_uid: str, shape: str, tasks: Sequence[IndexingTask], budget: MemoryBudget,
         progress: Progress = lambda step, finished, total: None, free_bytes: int = 0, threads: int = 1) -> dict[str, Any]:
-    """Apply a batch; {"outcomes", "primaryKey", "stats", "needsMaterializedPostings", "recovered", "figures"}.
+    """Apply a batch. Return {"outcomes", "primaryKey", "stats", "needsMaterializedPostings", "recovered", "figures"}.
 
-    shape: a row of docs/tasks-and-batches.md#batching, or a kind that runs alone. free_bytes: when disk space is short, what
-    deletions may use; they then commit in portions. progress: called with (step, finished, total).
+    shape: a row of docs/tasks-and-batches.md#batching, or a kind that runs alone. free_bytes: given when disk space is short;
+    the space that deletions may use, which then commit in portions. progress: called with (step, finished, total).
 
-    When the file has already been written by some of these tasks or by later ones (the daemon stopped between the two
-    commits, or the queue is older than the file), nothing is applied: such tasks get the stored outcome, or io_error when
-    it is no longer stored; the others get none and are left to the next batch. recovered is then {"newest": the highest uid
-    that the file knows, "unknown": number of tasks without stored outcome}, else None.
+    If some of these tasks, or later ones, have already written the file (the daemon stopped between the two commits, or the
+    queue is older than the file), nothing is applied: these tasks get their stored outcome, or io_error if it is no longer
+    stored; the other tasks get no outcome, and the next batch runs them. Then recovered is {"newest": the highest uid that the
+    file knows, "unknown": number of tasks without stored outcome}, else None.
 
-    When the disk is full: {"isDiskFull": True, "outcomes"}, each outcome with that error; nothing is applied.
+    When the disk is full, nothing is applied: {"isDiskFull": True, "outcomes"}, each outcome with that error.
     """
     tasks = [replace(task, index_uid=index_uid) for task in tasks]
     with ExitStack() as opened:
         try:
             writer = IndexWriter(path, cache_kib=budget.page_cache >> 10, hash_bytes=budget.postings)
-            opened.callback(_close, writer)
+            opened.callback(writer.close)
+            opened.callback(writer.truncate_wal)  # a failed batch may have filled the disk with its log
             return _apply_or_recover(writer, index_uid, shape, tasks, budget, progress, free_bytes, threads)
         except sqlite3.OperationalError as failure:
-            if not lacks_room(failure, path.parent):  # asked before _close() truncates the log, which frees space
+            if not lacks_room(failure, path.parent):  # asked before the log is truncated, which frees space
                 raise
     error = dict(disk_full_error().as_json())
     return {"isDiskFull": True, "outcomes": [Outcome(task.uid, error=error).as_json() for task in tasks]}
@@ -108,13 +93,20 @@ def apply_batch(path: Path, index_uid: str, shape: str, tasks: Sequence[Indexing
 def _apply_or_recover(writer: IndexWriter, index_uid: str, shape: str, tasks: Sequence[IndexingTask], budget: MemoryBudget,
                       progress: Progress, free_bytes: int, threads: int) -> dict[str, Any]:
     applied = writer.applied
-    if applied and (already_applied := [task for task in tasks if _is_already_applied(applied, task)]):
+    if applied and (already_applied := [task for task in tasks if KINDS[task.kind].is_recorded
+                                        and applied.covers(task.uid, task.enqueued_at)]):
         known = [applied.outcome(task.uid, task.enqueued_at) for task in already_applied]
-        return _answer(writer, list(map(_known_outcome, already_applied, known)),
+        unknown = dict(error_object("io_error", _OUTCOME_UNKNOWN))
+        return _answer(writer, [dict(outcome or Outcome(task.uid, error=unknown).as_json())
+                                for task, outcome in zip(already_applied, known)],
                        {"newest": applied.last, "unknown": known.count(None)})
     is_ahead = applied is not None and applied.last >= tasks[0].uid
     if tasks[0].kind == "indexCompaction":
-        return _answer(writer, [_compact(writer, tasks[0], progress).as_json()])
+        progress("copy and compact the index", 0, 1)
+        size = writer.path.stat().st_size
+        writer.compact()
+        return _answer(writer, [Outcome(tasks[0].uid, {
+            "preCompactionSize": human_size(size), "postCompactionSize": human_size(writer.path.stat().st_size)}).as_json()])
     if free_bytes:
         writer.truncate_wal()
     most_bytes = _SIZES_READ + _SIZES_READ_PER_BYTE * sum(task.payload_bytes for task in tasks)
@@ -128,7 +120,7 @@ def _apply_or_recover(writer: IndexWriter, index_uid: str, shape: str, tasks: Se
 
 
 def _figures(writer: IndexWriter, before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, Any]:
-    """Members of the `stats` of the batch: how often a part of documents had to wait, and the tables whose sizes changed."""
+    """Return members of the `stats` of the batch: how often a part of documents had to wait, and the tables that changed size."""
     figures: dict[str, Any] = {}
     if writer.parts:
         figures["writeChannelCongestion"] = {"attempts": writer.parts, "blocking_attempts": writer.blocked_parts,
@@ -140,46 +132,26 @@ def _figures(writer: IndexWriter, before: Mapping[str, int], after: Mapping[str,
     return figures
 
 
-def _close(writer: IndexWriter) -> None:
-    """Truncate the log and close: a failed batch may have filled the disk with its log."""
-    try:
-        writer.truncate_wal()
-    finally:
-        writer.close()
-
-
-def _is_already_applied(applied: BatchOutcomes, task: IndexingTask) -> bool:
-    return KINDS[task.kind].is_recorded and applied.covers(task.uid, task.enqueued_at)
-
-
-def _known_outcome(task: IndexingTask, known: Mapping[str, Any] | None) -> dict[str, Any]:
-    return dict(known or Outcome(task.uid, error=dict(error_object("io_error", _OUTCOME_UNKNOWN))).as_json())
-
-
 def commit_nothing(path: Path) -> None:
-    """Commit an empty transaction, which overwrites what a killed process left in the log after its last visible commit.
+    """Commit an empty transaction, to overwrite the frames that a killed process left in the log after its last visible commit.
 
-    Such frames may hold a complete commit that no reader has seen; a later recovery of the log would bring it back after
-    its tasks had ended otherwise.
+    These frames may hold a complete commit that no reader has seen. A later recovery of the log would bring it back after its
+    tasks had ended differently.
     """
-    writer = IndexWriter(path)
-    try:
-        with writer.transaction():
-            pass
-    finally:
-        writer.close()
+    with closing(IndexWriter(path)) as writer, writer.transaction():
+        pass
 
 
 def materialize_postings(path: Path, should_stop: ShouldStop) -> bool:
-    """Materialize postings until `should_stop()`, see svcd.index.materialized; True when it is done, or the disk is full."""
+    """Materialize postings until `should_stop()`, see svcd.index.materialized. Return whether nothing is left to do.
+
+    A full disk also ends the work: searches work without materialized postings, and other data needs the space.
+    """
     try:
-        writer = IndexWriter(path)
-        try:
+        with closing(IndexWriter(path)) as writer:
             return writer.materialize_postings(should_stop)
-        finally:
-            writer.close()
     except sqlite3.OperationalError as error:
-        if not lacks_room(error):  # searches work without; the space is needed elsewhere
+        if not lacks_room(error):
             raise
         return True
 
@@ -192,27 +164,22 @@ def handle_request(request: Mapping[str, Any], progress: ReportProgress,
 
 def _do_batch(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
     tasks = [IndexingTask(**task) for task in request["tasks"]]
+    path, index_uid = Path(request["path"]), request["indexUid"]
     embedding.begin_batch(request.get("networks", ()), request.get("answers", ALONE))
     try:
-        answer = _applied(request, tasks, progress)
+        answer = apply_batch(path, index_uid, request["shape"], tasks, MemoryBudget(**request["budget"]), progress,
+                             request.get("freeBytes", 0), request.get("threads", 1))
     except embedding.AnswersNeeded:
         return {"needsAnswers": True}
-    return answer | {"embedderRequests": embedding.request_counts()}
-
-
-def _applied(request: Mapping[str, Any], tasks: Sequence[IndexingTask], progress: Progress) -> dict[str, Any]:
-    path, index_uid = Path(request["path"]), request["indexUid"]
-    try:
-        return apply_batch(path, index_uid, request["shape"], tasks, MemoryBudget(**request["budget"]), progress,
-                           request.get("freeBytes", 0), request.get("threads", 1))
     except Exception as failure:
         from svcd.index import damage  # few batches ever need it
 
         fault = damage.fault_behind(failure, path)
         if fault is None:
             raise
-    error = dict(damage.index_error(index_uid, fault).as_json())
-    return {"fault": fault, "outcomes": [Outcome(task.uid, error=error).as_json() for task in tasks]}
+        error = dict(damage.index_error(index_uid, fault).as_json())
+        answer = {"fault": fault, "outcomes": [Outcome(task.uid, error=error).as_json() for task in tasks]}
+    return answer | {"embedderRequests": embedding.request_counts()}
 
 
 def _do_commit_nothing(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
@@ -269,7 +236,7 @@ def _apply(writer: IndexWriter, index_uid: str, shape: str, tasks: Sequence[Inde
     except IndexingFailure as failure:
         error = error_object(failure.error.code, f"Index `{index_uid}`: {failure.error.message}")
     else:
-        if not embedding.is_shared():  # the runner does it, when the other nodes have them
+        if not embedding.is_shared():  # in a cluster the runner discards them, once the other nodes have them
             KeptEmbeddings(writer.path).discard()
         return outcomes
     return [Outcome(task.uid, error=dict(error)).as_json() for task in tasks]
@@ -303,10 +270,10 @@ def _document_tasks(writer: IndexWriter, documents: DocumentWriter, tasks: Seque
     for task in tasks:
         is_deletion = task.kind == "documentDeletion"
         progress("delete documents" if is_deletion else "indexing", before, total)
-        report = partial(_report, progress, before, total)
         try:
             with documents.task(is_large=task.is_large(budget.documents)):
-                outcome = Outcome(task.uid, (_delete if is_deletion else _add)(writer, documents, task, report))
+                outcome = Outcome(task.uid, _delete(writer, documents, task) if is_deletion else
+                                  _add(writer, documents, task, partial(progress, "indexing"), before, total))
         except ApiError as error:
             outcome = Outcome(task.uid, error=dict(error.as_json()))
         before += task.payload_bytes
@@ -315,11 +282,9 @@ def _document_tasks(writer: IndexWriter, documents: DocumentWriter, tasks: Seque
     documents.finish()
 
 
-def _report(progress: Progress, before: int, total: int, read: int) -> None:
-    progress("indexing", before + read, total)
-
-
-def _add(writer: IndexWriter, documents: DocumentWriter, task: IndexingTask, report: Callable[[int], None]) -> dict[str, Any]:
+def _add(writer: IndexWriter, documents: DocumentWriter, task: IndexingTask, report: Callable[[int, int], None], before: int,
+         total: int) -> dict[str, Any]:
+    """Write the documents of a task. report: called with the bytes read so far, counted from `before`, and the total."""
     key = _primary_key(writer, task.content.get("primaryKey"))
     read = 0
     for lines, parsed in read_payload(task.payload, task.payload_bytes, task.content.get("checksum")):
@@ -330,28 +295,22 @@ def _add(writer: IndexWriter, documents: DocumentWriter, task: IndexingTask, rep
                       is_update=task.content.get("method") == "update",
                       may_create=task.content.get("mayCreate", True), is_import=task.content.get("isImport", False))
         read += size
-        report(read)
+        report(before + read, total)
     return {"indexedDocuments": documents.named}
 
 
-def _delete(writer: IndexWriter, documents: DocumentWriter, task: IndexingTask,
-            report: Callable[[int], None]) -> dict[str, Any]:
-    if "filter" in task.content:
-        return {"deletedDocuments": _delete_matching(writer, documents, task)}
-    return {"deletedDocuments": documents.delete(_identifiers(task))}
-
-
-def _delete_matching(writer: IndexWriter, documents: DocumentWriter, task: IndexingTask) -> int:
-    """Delete the documents that match a filter after the previous tasks of the batch; returns their number."""
-    documents.flush()
+def _delete(writer: IndexWriter, documents: DocumentWriter, task: IndexingTask) -> dict[str, Any]:
+    if "filter" not in task.content:
+        return {"deletedDocuments": documents.delete(_identifiers(task))}
+    documents.flush()  # the filter applies to the documents that the previous tasks of the batch leave
     docids = _matching_docids(writer, task)
-    return sum(documents.delete(writer.document_ids(docids[start:start + _CHUNK]))
-               for start in range(0, len(docids), _CHUNK))
+    return {"deletedDocuments": sum(documents.delete(writer.document_ids(docids[start:start + _CHUNK]))
+                                    for start in range(0, len(docids), _CHUNK))}
 
 
 def _matching_docids(writer: IndexWriter, task: IndexingTask) -> Sequence[int]:
-    """The docids that match the filter of a task. Raises invalid_document_filter."""
-    # Imported late: most batches have no filter, and the process stays smaller without the parser.
+    """Return the docids that match the filter of a task. Raises invalid_document_filter."""
+    # Imported late: few batches have a filter, and the process is smaller without the parser.
     from svcd.filters.evaluation import filter_docids, read_filter
 
     reader = writer.reader()
@@ -364,13 +323,14 @@ def _matching_docids(writer: IndexWriter, task: IndexingTask) -> Sequence[int]:
 
 def _delete_in_portions(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget, progress: Progress,
                         free_bytes: int) -> list[dict[str, Any]]:
-    """Deletions by identifier or filter on a nearly full disk, which has no space for one transaction."""
+    """Run deletions by identifier or filter on a disk that is too full for one transaction."""
     outcomes: list[dict[str, Any]] = []
     for task in tasks:
         progress("delete documents", len(outcomes), len(tasks))
         try:
             with writer.transaction():
-                docids = _matching_docids(writer, task) if "filter" in task.content else _named_docids(writer, task)
+                docids = _matching_docids(writer, task) if "filter" in task.content else sorted(
+                    found.docid for found in writer.stored(list(dict.fromkeys(_identifiers(task)))).values())
         except ApiError as error:
             outcomes.append(Outcome(task.uid, error=dict(error.as_json())).as_json())
             continue
@@ -381,12 +341,12 @@ def _delete_in_portions(writer: IndexWriter, tasks: Sequence[IndexingTask], budg
     return outcomes
 
 
-# Deletion in portions, each with its own commit: for a disk that has no space for one transaction. Removing a tenth of the
-# documents rewrites most pages of the file in the log; in portions the log stays as small as the reserve. Readers see
-# the documents disappear by and by; after a crash in between, the task starts again with what is left.
+# Deletion in portions, each with its own commit, for a disk that is too full for one transaction. Removing a tenth of the
+# documents rewrites most pages of the file in the log; in portions the log stays as small as the reserve. Readers see the
+# documents disappear gradually; after a crash in between, the task starts again with the remaining documents.
 
 _FIRST_PORTION, _LARGEST_PORTION = 16, 512  # documents
-# The log of a portion may take one of so many parts of the free space; the file may grow by as much when it is checkpointed.
+# The log of a portion may take 1/_LOG_PART of the free space; a checkpoint may let the file grow by the same amount.
 _LOG_PART = 4
 
 
@@ -413,11 +373,6 @@ def delete_in_portions(writer: IndexWriter, docids: Sequence[int], limit: int, f
         writer.truncate_wal()
 
 
-def _named_docids(writer: IndexWriter, task: IndexingTask) -> Sequence[int]:
-    """The docids of the documents that a task names by identifier, ascending."""
-    return sorted(found.docid for found in writer.stored(list(dict.fromkeys(_identifiers(task)))).values())
-
-
 def _identifiers(task: IndexingTask) -> list[str]:
     ids = task.content["ids"]
     if isinstance(ids, str):  # the JSON text of a list, which may have millions of elements
@@ -426,10 +381,10 @@ def _identifiers(task: IndexingTask) -> list[str]:
 
 
 def _primary_key(writer: IndexWriter, wanted: str | None) -> str | None:
-    """The primary key of the index with this task; None when it is inferred from the first document.
+    """Return the primary key of the index with this task; None when it is to be inferred from the first document.
 
-    A key that is given gets the first field number, an inferred one the number of its place in the document (as recorded
-    in search/metadata).
+    A given key gets the first field number; an inferred key gets the number of its place in the document (recorded in
+    search/metadata).
     """
     known = writer.primary_key
     if wanted not in (None, known):
@@ -448,10 +403,7 @@ def _primary_key_exists_error(known: str | None) -> ApiError:
 
 def _clear(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget,
            progress: Progress) -> Iterator[Outcome]:
-    """Delete all documents. The first deletion of all counts them; other document tasks succeed without effect.
-
-    Settings are applied.
-    """
+    """Delete all documents and apply settings. The first task that deletes all counts them; others change no document."""
     before = writer.number_of_documents
     writer.clear()
     progress("indexing", 1, 1)
@@ -484,34 +436,23 @@ def _settings(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: Memory
             extract_all_locations(writer)
         _update_values(writer, before, after, progress)
     if Redo.WORDS in redo:
-        _reindex(writer, progress)
+        writer.clear_words()
+        analysis = Analysis(IndexSettings.of(after))
+        for part in _all_documents(writer, progress):
+            writer.write_words([(docid, analysis.positions(document)) for docid, document in part])
     if Redo.VECTORS in redo and (IndexSettings.of(after).embedders or writer.vectors.embedders):
-        _change_embedders(writer, tasks[0].index_uid, before, after, progress)
+        from svcd.tasks.embedder_changes import EmbedderChanges  # imported late: few indexes have embedders
+
+        try:
+            EmbedderChanges(writer, tasks[0].index_uid, before, after).apply(progress)
+        except ApiError as error:
+            raise IndexingFailure(error) from error
     for task in tasks:
         yield Outcome(task.uid)
 
 
-def _change_embedders(writer: IndexWriter, index_uid: str, before: Mapping[str, Any], after: Mapping[str, Any],
-                      progress: Progress) -> None:
-    # Imported late: few indexes have embedders.
-    from svcd.tasks.embedder_changes import EmbedderChanges
-
-    try:
-        EmbedderChanges(writer, index_uid, before, after).apply(progress)
-    except ApiError as error:
-        raise IndexingFailure(error) from error
-
-
-def _reindex(writer: IndexWriter, progress: Progress) -> None:
-    """Analyze every document again, in portions."""
-    writer.clear_words()
-    analysis = Analysis(IndexSettings.of(writer.settings))
-    for part in _all_documents(writer, progress):
-        writer.write_words([(docid, analysis.positions(document)) for docid, document in part])
-
-
 def _update_values(writer: IndexWriter, before: Mapping[str, Any], after: Mapping[str, Any], progress: Progress) -> None:
-    """Store the values of newly kept fields and drop those of fields no longer kept; the others stay as they are."""
+    """Store the values of newly kept fields, and drop the values of fields that are no longer kept."""
     was_kept, is_kept = (kept_fields(IndexSettings.of(settings)) for settings in (before, after))
     names = [*writer.field_numbers, *COORDINATES]
     dropped = [name for name in names if was_kept(name) and not is_kept(name)]
@@ -528,7 +469,7 @@ def _update_values(writer: IndexWriter, before: Mapping[str, Any], after: Mappin
 
 
 def _all_documents(writer: IndexWriter, progress: Progress) -> Iterator[list[tuple[int, dict[str, Any]]]]:
-    """Every document as (docid, document), in portions."""
+    """Yield every document as (docid, document), in portions."""
     total, finished, last = writer.number_of_documents, 0, -1
     while part := writer.all_stored(last, _REINDEX_CHUNK):
         yield [(each.docid, json_text.loads(each.json)) for each in part]
@@ -552,7 +493,7 @@ def _update(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBu
 
 
 def _set_key(writer: IndexWriter, task: IndexingTask) -> Iterator[Outcome]:
-    """Set the primary key given by a task; null leaves the key of the index as it is."""
+    """Set the primary key given by a task; null does not change it."""
     key = task.content.get("primaryKey")
     if key is not None:
         writer.primary_key = key
@@ -561,7 +502,7 @@ def _set_key(writer: IndexWriter, task: IndexingTask) -> Iterator[Outcome]:
 
 def _edit(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget,
           progress: Progress) -> Iterator[Outcome]:
-    # Imported late: few batches run a function, and the process is smaller by 2 MB without the interpreter.
+    # Imported late: few batches run a function, and the interpreter takes 2 MB of memory.
     from svcd.tasks import editing
 
     yield Outcome(tasks[0].uid, editing.edit(writer, budget.documents, tasks[0].content, progress))
@@ -569,7 +510,7 @@ def _edit(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudg
 
 def _change_rules(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget,
                   progress: Progress) -> Iterator[Outcome]:
-    # Imported late: most instances have no search rules.
+    # Imported late: few instances have search rules.
     from svcd.tasks import rule_changes
 
     progress("updating the search rules", 0, 1)
@@ -577,14 +518,6 @@ def _change_rules(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: Me
     change = rule_changes.clear_rules if is_clear else rule_changes.update_rules
     for uid, details in change(writer, tasks):
         yield Outcome(uid, details)
-
-
-def _compact(writer: IndexWriter, task: IndexingTask, progress: Progress) -> Outcome:
-    progress("copy and compact the index", 0, 1)
-    before = writer.path.stat().st_size
-    writer.compact()
-    return Outcome(task.uid, {"preCompactionSize": human_size(before),
-                              "postCompactionSize": human_size(writer.path.stat().st_size)})
 
 
 _Action = Callable[[IndexWriter, Sequence[IndexingTask], MemoryBudget, Progress], Iterator[Outcome]]

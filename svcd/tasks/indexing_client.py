@@ -1,7 +1,7 @@
 """The daemon's side of the indexing process: starts it on first use, sends requests, ends it; progress and memory budget.
 
-An IndexingProcess belongs to one thread of the runner; only interrupt() and kill() may be called by others. The lines on
-the pipe are described in svcd.tasks.indexing_process.
+An IndexingProcess belongs to one thread of the runner; other threads may call only interrupt() and kill().
+svcd.tasks.indexing_process describes the lines on the pipe.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class IndexingProcessDied(RuntimeError):
 
 
 class IndexingProcessCrashed(RuntimeError):
-    """The process answered with a traceback: a bug in indexing, or a disk that failed. code: of the error of the tasks."""
+    """The process answered with a traceback: a bug in indexing, or a failing disk. code: error code for the tasks."""
 
     def __init__(self, traceback: str, code: str = "internal") -> None:
         super().__init__(traceback)
@@ -31,18 +31,24 @@ class IndexingProcessCrashed(RuntimeError):
 
 
 class IndexingProcess:
-    """A process that indexes. keep_open: a descriptor that it inherits, that of the lock of the data folder."""
+    """A process that indexes. keep_open: the descriptor of the lock of the data folder, which the process inherits."""
 
     def __init__(self, keep_open: int | None = None) -> None:
         self._keep_open = () if keep_open is None else (keep_open,)
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, request: dict[str, Any], progress: Callable[..., None]) -> dict[str, Any]:
-        """Do a batch and give its answer. progress: a ReportProgress, or one without `above` where no request uses it.
+        """Run a request and return its answer. progress: a ReportProgress; `above` is only passed for requests that use it.
 
         Raises IndexingProcessDied, IndexingProcessCrashed.
         """
-        process = self._started()
+        if self._process is not None and self._process.poll() is not None:
+            self._ended()
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", _MODULE, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                pass_fds=self._keep_open)
+        process = self._process
         assert process.stdin and process.stdout
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -63,17 +69,8 @@ class IndexingProcess:
 
     @property
     def is_started(self) -> bool:
-        """It has been used, and not closed since."""
+        """Whether the process was used, and not closed since."""
         return self._process is not None
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is not None and self._process.poll() is not None:
-            self._ended()
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", _MODULE, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                pass_fds=self._keep_open)
-        return self._process
 
     def _ended(self) -> str:
         process, self._process = self._process, None
@@ -82,7 +79,7 @@ class IndexingProcess:
         return f"the indexing process ended with status {process.wait()}"
 
     def interrupt(self) -> None:
-        """End maintenance ("materialize") early; any thread may call."""
+        """End maintenance ("materialize") early. Any thread may call this."""
         process = self._process
         if process is not None and process.stdin and not process.stdin.closed:
             try:
@@ -91,9 +88,9 @@ class IndexingProcess:
                 pass
 
     def kill(self) -> None:
-        """Kill it: what it has not committed is lost. A run() in another thread raises IndexingProcessDied.
+        """Kill the process and wait for its end; uncommitted work is lost. A run() in another thread raises IndexingProcessDied.
 
-        It is gone when this returns: one that still seemed to live would get the next batch, which then failed.
+        Without the wait, run() might send the next batch to the dying process.
         """
         process = self._process
         if process is not None and process.poll() is None:
@@ -101,7 +98,7 @@ class IndexingProcess:
             process.wait()
 
     def close(self) -> None:
-        """End it while it is idle."""
+        """End the process while it is idle."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -130,13 +127,13 @@ Step = tuple[str, int, int]  # name, finished and total units
 
 
 class ReportProgress(Protocol):
-    """Reports that `finished` of `total` units of a step are done. above: the step that it is a part of."""
+    """Reports that `finished` of `total` units of a step are done. above: the enclosing step."""
 
     def __call__(self, step: str, finished: int, total: int, above: Step | None = None, /) -> None: ...
 
 
 class Progress:
-    """The progress of one batch, as `/batches` shows it. One thread updates it, any may read `view`."""
+    """The progress of one batch, as `/batches` shows it. One thread updates it; any thread may read `view`."""
 
     def __init__(self) -> None:
         self._path = ""
@@ -148,7 +145,7 @@ class Progress:
         self.view: dict[str, Any] = _view([])
 
     def __call__(self, step: str, finished: int, total: int, above: Step | None = None) -> None:
-        """As in ReportProgress."""
+        """Note progress, as in ReportProgress."""
         steps = [*([above] if above else []), (step, finished, total)]
         path = " > ".join(name for name, *_ in steps)
         if path != self._path:
@@ -157,7 +154,7 @@ class Progress:
         self.view = _view(steps)
 
     def end(self) -> dict[str, int]:
-        """End the last step; step path -> nanoseconds."""
+        """End the last step; return step path -> nanoseconds."""
         self._end_step()
         return {_WHOLE: time.monotonic_ns() - self._begun, **self.trace}
 
@@ -171,13 +168,13 @@ class Progress:
 
 def _view(steps: Sequence[Step]) -> dict[str, Any]:
     shown = [{"currentStep": name, "finished": finished, "total": total} for name, finished, total in [(_WHOLE, 0, 1), *steps]]
-    share = 0.0  # of the first of the steps, to which the others contribute a part of one unit
+    share = 0.0  # of the outermost step; an inner step contributes a part of one unit of its outer step
     for _, finished, total in reversed(steps):
         share = (finished + share) / total if total else 0.0
     return {"steps": shown, "percentage": round(100 * share, 2)}
 
 
-# The memory budget stands here, not in svcd.tasks.indexing, so that the daemon need not load that module.
+# The memory budget is in this module, so that the daemon need not load svcd.tasks.indexing.
 
 @dataclass(frozen=True)
 class MemoryBudget:
@@ -189,7 +186,7 @@ class MemoryBudget:
 
     @classmethod
     def of(cls, memory: int | None) -> MemoryBudget:
-        """Fractions of `memory` bytes, at most the defaults, beyond which indexing gets no faster."""
+        """Return fractions of `memory` bytes, at most the defaults: beyond them indexing gets no faster."""
         if memory is None:
             return cls()
         return cls(*(max(1 << 18, min(most, memory // share)) for most, share in

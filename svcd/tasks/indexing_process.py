@@ -11,7 +11,7 @@
     -> {"do": "abortUpload", ...}                             the members of an archive for the object store, after a kill
     <- {}
     -> {"do": "export", ...}                                  see svcd.tasks.exports
-    <- {"step", "finished", "total", "above"}                 any number of times; above: the step it is part of
+    <- {"step", "finished", "total", "above"}                 any number of times; above: the enclosing step
     <- {"error", "exported"}
     -> {"do": "commitNothing", "path"}                        after a kill, see svcd.tasks.indexing.commit_nothing
     <- {}
@@ -37,9 +37,9 @@ from svcd.index.disk_space import is_disk_failure
 from svcd.tasks import indexing
 from svcd.tasks.indexing_client import Step
 
-# Progress is reported at most so many times per step: each report costs a write and wakes the daemon.
+# Largest number of progress reports per step: each report costs a write and wakes the daemon.
 _REPORTS = 200
-# Memory that requests took is given back, which takes some milliseconds, when no other has come for so many seconds.
+# Seconds without a request before memory is given back, which takes several milliseconds.
 _IDLE_S = 0.2
 
 
@@ -48,11 +48,11 @@ def main(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the daemon, which lets the batch end
     end_with_parent(parent)
     gc.disable()  # parsed documents hold no reference cycles; others are collected between requests
-    gc.freeze()  # what is loaded stays: to look through it takes 2.5 ms after each batch
+    gc.freeze()  # loaded modules stay: to scan them would take 2.5 ms after each batch
     try:
         while line := _read_line():
             if line.strip():
-                # An interrupt (an empty line) may arrive before the request that it is meant for.
+                # An interrupt (an empty line) may arrive before its request.
                 _send(_answer(json.loads(line), line.startswith(b"\n")))
                 gc.collect()
                 if not _is_interrupted(_IDLE_S):
@@ -62,9 +62,9 @@ def main(parent: int) -> None:
 
 
 def _read_line() -> bytes:
-    """The next request, with the interrupts (empty lines) that came before it; empty at the end of the input.
+    """Return the next request, with the interrupts (empty lines) before it; empty at the end of the input.
 
-    Read without user-space buffer, so that select() sees all that has not been read.
+    It reads without user-space buffer, so that select() sees everything that is not read yet.
     """
     line = bytearray()
     while piece := os.read(sys.stdin.fileno(), 1 << 16):
@@ -75,7 +75,7 @@ def _read_line() -> bytes:
 
 
 def _is_interrupted(within_s: float = 0) -> bool:
-    """Does a line, or the end of the input, wait to be read, or come within some seconds?"""
+    """Return whether a line or the end of the input can be read now, or within some seconds."""
     return bool(select.select([sys.stdin], [], [], within_s)[0])
 
 

@@ -1,4 +1,4 @@
-"""What the runner has under way: batches and maintenance, from their claim to their end."""
+"""Jobs of the runner: batches and maintenance, from their claim to their end."""
 from __future__ import annotations
 
 import threading
@@ -24,18 +24,18 @@ class Job:
     writer: IndexingProcess | None = None
     is_canceled: bool = False
     is_new: bool = False  # the batch creates its index
-    file: Path | None = None  # of its index, once the indexing process is asked to write it
+    file: Path | None = None  # the index file, once the indexing process has a request to write it
     done: threading.Event = field(default_factory=threading.Event)
 
     @property
     def kind(self) -> Kind:
-        """The kind of its first task."""
+        """The kind of the first task."""
         return kind_of(self.plan.tasks[0])
 
 
 @dataclass
 class Maintenance:
-    """Materializing the postings of one index, from claim to end; any task interrupts it."""
+    """Materialization of the postings of one index, from claim to end; any task interrupts it."""
 
     index_uid: str
     writer: IndexingProcess | None = None

@@ -1,7 +1,7 @@
 """Converts dumps of versions 1 to 5 to version 6, inside the folder where they were unpacked.
 
 Lists of tasks are read line by line. A malformed dump raises one of unpacking.MALFORMED, or OSError for a missing file. Values
-that name files are checked first, because they could lead out of the folder. See docs/dumps.md#older-dumps.
+that name files are checked first, because such a name could lead out of the folder. See docs/dumps.md#older-dumps.
 """
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import re
 import shutil
 import uuid as uuids
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,17 +69,17 @@ def convert_to_version_6(folder: Path, version: str) -> None:
 # Shared by all versions
 
 def _safe_name(name: Any) -> str:
-    """A uid as a safe name of a file or folder. Raises Malformed for anything else."""
+    """Return a uid that is safe as the name of a file or folder. Raises Malformed for any other value."""
     if type(name) is int or isinstance(name, str) and _FILE_NAME.fullmatch(name):
         return str(name)
-    raise Malformed(f"{quoted_value(name)} is no uid")
+    raise Malformed(f"{quoted_value(name)} is not a uid")
 
 
 def _first(values: Iterable[T]) -> T:
-    """The first value. Raises Malformed without any (StopIteration would end a calling generator silently)."""
+    """Return the first value. Raises Malformed for no values (StopIteration would end a calling generator silently)."""
     for value in values:
         return value
-    raise Malformed("an object has no member")
+    raise Malformed("an object is empty")
 
 
 def _lines(path: Path) -> Iterator[Any]:
@@ -88,7 +89,7 @@ def _lines(path: Path) -> Iterator[Any]:
 
 
 def _lines_backwards(path: Path) -> Iterator[Any]:
-    """The parsed lines of a file in reverse order, one in memory at a time."""
+    """Yield the parsed lines of a file in reverse order, with one in memory at a time."""
     with path.open("rb") as lines:
         places = [0]
         for line in lines:
@@ -111,7 +112,7 @@ def _write_lines(path: Path, values: Iterable[Any]) -> None:
 
 def _write_index(new: Path, uid: str, old: Path, primary_key: str | None, settings: Any, created_at: str | None,
                  updated_at: str | None) -> None:
-    """Write an index with the documents of `old`. Without dates it gets the present moment."""
+    """Write an index with the documents in the folder `old`. Without dates it gets the present moment."""
     folder = new / "indexes" / _safe_name(uid)
     folder.mkdir()
     some = updated_at or created_at or rfc3339(now())
@@ -126,29 +127,26 @@ def _write_index(new: Path, uid: str, old: Path, primary_key: str | None, settin
 
 
 def _settings(settings: Json) -> Json:
-    """Settings in the form of version 6.
+    """Return settings in the form of version 6.
 
-    `asc(x)` of versions 1 and 2 becomes `x:asc`, unknown ranking rules are dropped; filterableAttributes were a map in 0.21.
+    `asc(x)` of versions 1 and 2 becomes `x:asc`; unknown ranking rules are dropped; filterableAttributes was a map in 0.21.
     """
     settings = dict(settings)
     if isinstance(settings.get("filterableAttributes"), dict):
         settings["filterableAttributes"] = list(settings["filterableAttributes"])
     if settings.get("rankingRules") is not None:
-        rules = [_DIRECTION.sub(r"\2:\1", rule) for rule in settings["rankingRules"]]
-        settings["rankingRules"] = [rule for rule in rules if _is_rule(rule)]
+        rules = []
+        for rule in settings["rankingRules"]:
+            rule = _DIRECTION.sub(r"\2:\1", rule)
+            with suppress(FieldError):
+                ranking_rules.decode([rule], "")
+                rules.append(rule)
+        settings["rankingRules"] = rules
     return settings
 
 
-def _is_rule(rule: Any) -> bool:
-    try:
-        ranking_rules.decode([rule], "")
-    except FieldError:
-        return False
-    return True
-
-
 def _error(error: Any) -> Json | None:
-    """The error of a task with today's codes. Old forms: {message, code, ...} and {msg, code}."""
+    """Return the error of a task with today's codes. Old forms: {message, code, ...} and {msg, code}."""
     if error is None:
         return None
     error = error if isinstance(error, dict) else {"message": str(error)}
@@ -166,7 +164,7 @@ def _task(uid: int, index_uid: str | None, status: str, kind: Any, details: Json
 
 
 def _counted(count: int | None, status: str) -> int | None:
-    """A counter in details: None while enqueued, 0 when failed."""
+    """Return a counter for details: None while enqueued, 0 when failed."""
     return 0 if status == _FAILED else None if status == _ENQUEUED else count
 
 
@@ -178,7 +176,7 @@ def _import(status: str, primary_key: str | None, method: str, received: int, in
 
 
 def _deletion(status: str, ids: Iterable[Any] | None, deleted: int | None) -> tuple[Any, Json]:
-    """`type` and details of a deletion. ids: None deletes all documents."""
+    """Return `type` and details of a deletion. ids: None deletes all documents."""
     if ids is None:
         return "documentClear", {"ClearAll": {"deleted_documents": _counted(deleted, status)}}
     listed = [str(each) for each in ids]
@@ -198,7 +196,11 @@ def _read_v4_v5(folder: Path, new: Path) -> None:
     uid_file = folder / "instance-uid"
     if uid_file.exists():
         uid_file.replace(new / "instance_uid.uuid")
-    _write_lines(new / "keys.jsonl", (_key(line) for line in _lines(folder / "keys")))
+    # Version 4 has parts of the secrets instead of uids; each key gets a new uid.
+    _write_lines(new / "keys.jsonl", ({
+        "name": None, "description": None, "uid": str(uuids.uuid4()),
+        **{name: value for name, value in line.items() if name != "id"},
+        "actions": [action for action in line["actions"] if action != "dumps.get"]} for line in _lines(folder / "keys")))
     dates: dict[str, tuple[str, str]] = {}
     updates = folder / "updates"
     if (updates / "data.jsonl").exists():  # newest first
@@ -211,16 +213,8 @@ def _read_v4_v5(folder: Path, new: Path) -> None:
                      *dates.get(line["uid"], (None, None)))
 
 
-def _key(line: Json) -> Json:
-    """Version 4 has no uids, only parts of the secrets; a new uid is given."""
-    line = dict(line)
-    line.pop("id", None)
-    actions = [action for action in line["actions"] if action != "dumps.get"]
-    return {"name": None, "description": None, "uid": str(uuids.uuid4()), **line, "actions": actions}
-
-
 def _v5_task(line: Json, updates: Path, new: Path, dates: dict[str, tuple[str, str]]) -> Json:
-    """Convert one task. dates: index -> creation of its first finished task, end of its last; is updated."""
+    """Convert one task. dates: index -> creation of its first finished task, end of its last one; is updated."""
     content, events = line["content"], line["events"]
     name, value = (content, {}) if isinstance(content, str) else _first(content.items())
     index_uid = line.get("index_uid") or (value.get("index_uid") if isinstance(value, dict) else None)
@@ -233,7 +227,9 @@ def _v5_task(line: Json, updates: Path, new: Path, dates: dict[str, tuple[str, s
     if index_uid is not None and finished_at:
         dates[index_uid] = dates[index_uid][0] if index_uid in dates else moments["Created"], finished_at
     if name == "DocumentAddition" and status == _ENQUEUED:
-        _move_documents(updates / "updates_files" / _safe_name(value["content_uuid"]), new, line["id"])
+        documents = updates / "updates_files" / _safe_name(value["content_uuid"])
+        if documents.exists():
+            documents.replace(new / "tasks" / "update_files" / f"{_safe_name(line['id'])}.jsonl")
     return _task(line["id"], index_uid, status, kind, details, moments["Created"],
                  moments.get("Processing") if end else None, finished_at, end.get("error") if end else None)
 
@@ -253,11 +249,6 @@ def _v5_content(name: str, value: Any, status: str, result: Json) -> tuple[Any, 
         return {"dumpCreation": {"keys": [], "instance_uid": None}}, {"Dump": {"dump_uid": value["uid"]}}
     kind = {"IndexCreation": "indexCreation", "IndexUpdate": "indexUpdate"}[name]
     return {kind: {"primary_key": value["primary_key"]}}, {"IndexInfo": {"primary_key": value["primary_key"]}}
-
-
-def _move_documents(documents: Path, new: Path, uid: int) -> None:
-    if documents.exists():
-        documents.replace(new / "tasks" / "update_files" / f"{_safe_name(uid)}.jsonl")
 
 
 # Versions 2 and 3
@@ -298,7 +289,7 @@ def _v3_task(uid: int, index_uid: str | None, update: Json, updates: Path, new: 
     if index_uid is not None and finished_at:
         known = (*dates.get(index_uid, ()), finished_at)
         dates[index_uid] = min(known, key=parse_rfc3339), max(known, key=parse_rfc3339)
-    # In version 3 the members of an error stand directly in the update.
+    # In version 3 the members of an error are members of the update.
     error = update.get("error") or ({name: update.get(name) for name in ("msg", "code")} if "msg" in update else None)
     error = {"message": _ABORTED} if update["status"] == "aborted" else error
     return _task(uid, index_uid, status, kind, details, update["enqueuedAt"],
@@ -306,7 +297,7 @@ def _v3_task(uid: int, index_uid: str | None, update: Json, updates: Path, new: 
 
 
 def _v3_meta(meta: Any) -> tuple[str, Any]:
-    """Operation and content of an update, in the names of version 3."""
+    """Return operation and content of an update, in the names of version 3."""
     if isinstance(meta, str):  # "ClearDocuments"
         return "DeleteDocuments", None
     if "type" not in meta:
@@ -319,7 +310,7 @@ def _v3_meta(meta: Any) -> tuple[str, Any]:
 
 
 def _take_documents(updates: Path, uuid: str | None, new: Path, uid: int) -> int:
-    """Move the documents of an enqueued update: a file of lines (version 3) or one list (2). Returns their number."""
+    """Move the documents of an enqueued update: a file of lines (version 3) or one list (2). Return their number."""
     target = new / "tasks" / "update_files" / f"{uid}.jsonl"
     if uuid is None:
         return 0
@@ -358,7 +349,7 @@ def _v1_settings(settings: Json) -> Json:
 
 
 def _v1_tasks(index_uid: str, path: Path) -> Iterator[Json]:
-    """Convert finished updates; enqueued ones are dropped, and those of the undocumented type `Customs`."""
+    """Convert finished updates. Drop enqueued updates, and updates of the undocumented type `Customs`."""
     for update in _lines(path):
         about = update["type"]
         if update["status"] == "enqueued" or about["name"] == "Customs":
@@ -383,7 +374,7 @@ def _v1_change(_status: str, about: Json) -> tuple[Any, Json]:
 
 
 def _v1_rule(rule: str | Json) -> str:
-    """A ranking rule: `Typo` -> `typo`, {"Desc": "price"} -> `desc(price)`."""
+    """Convert a ranking rule: `Typo` -> `typo`, {"Desc": "price"} -> `desc(price)`."""
     if isinstance(rule, str):
         return rule[:1].lower() + rule[1:]
     ((direction, attribute),) = rule.items()

@@ -1,4 +1,4 @@
-"""How the tasks of a batch end: what the indexing process answered, put into their rows."""
+"""Outcomes of the tasks of a batch: puts the answer of the indexing process into the rows of the tasks."""
 from __future__ import annotations
 
 import hashlib
@@ -15,19 +15,19 @@ from svcd.tasks.indexing_client import Progress
 
 
 def sealed_outcome(ended: Sequence[Task], progress: Progress) -> dict[str, Any]:
-    """What the log of a cluster gets of a batch that the leader has run."""
+    """Return the outcome of a batch that the leader has run, for the log of the cluster."""
     return {"trace": progress.end(), "requests": progress.embedder_requests, "figures": progress.figures,
             "digest": digest(ended)}
 
 
 def digest(ended: Sequence[Task]) -> str:
-    """The same for the same outcomes of the tasks of a batch."""
+    """Return a digest of the outcomes of a batch, to compare the nodes of a cluster."""
     outcomes = [[task.uid, task.status, task.details, task.error] for task in sorted(ended, key=lambda task: task.uid)]
     return hashlib.sha256(json.dumps(outcomes, sort_keys=True).encode()).hexdigest()
 
 
 def crash_message(crash: Exception) -> str:
-    """The message of tasks whose process crashed."""
+    """Return the error message of tasks whose process crashed."""
     return f"An unexpected crash occurred when processing the task: {str(crash).strip().splitlines()[-1]}"
 
 
@@ -38,7 +38,7 @@ def describe(running: RunningBatch) -> None:
 
 
 def with_outcome(task: Task, outcome: dict[str, Any]) -> Task:
-    """A task that ended. outcome: `details` that it got, and `error` or None."""
+    """Return a task that ended. outcome: its new `details`, and its `error` or None."""
     if outcome["error"]:
         return failed_task(task, outcome["error"])
     shown = task.details if task.details is None else {**task.details, **outcome["details"]}
@@ -46,5 +46,5 @@ def with_outcome(task: Task, outcome: dict[str, Any]) -> Task:
 
 
 def failed_task(task: Task, error: Any) -> Task:
-    """A task that failed. error: an error object."""
+    """Return a task that failed. error: an error object."""
     return replace(task, status=FAILED, error=dict(error), details=failed_details(task.kind, task.details))

@@ -1,4 +1,4 @@
-"""Chooses the batch that runs next, by what waits in the queue and what is running. See docs/tasks-and-batches.md."""
+"""Chooses the next batch from the tasks in the queue and the running batches. See docs/tasks-and-batches.md."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -20,10 +20,11 @@ _RECORDED = [kind for kind, row in KINDS.items() if row.is_recorded and not row.
 
 
 class Running(NamedTuple):
-    """What runs at a moment.
+    """The batches and maintenance that run at a moment.
 
-    indexes: those with a batch or maintenance, ALL_INDEXES for an archive; most: of these at once. tasks: uids of those of
-    the batches. may_be_overtaken: every batch has run long enough for another one to start beside it.
+    indexes: uids of indexes with a batch or maintenance, ALL_INDEXES for an archive. most: number of indexes that may be busy.
+    tasks: uids of the tasks of running batches. may_be_overtaken: whether every batch has run long enough for another batch to
+    start beside it.
     """
 
     indexes: frozenset[str]
@@ -33,11 +34,11 @@ class Running(NamedTuple):
     may_be_overtaken: bool = True
 
     def leaves_free(self, index_uid: str | None) -> bool:
-        """May a batch of the index start beside it?"""
+        """Return whether a batch of the index may start now."""
         return len(self.indexes) < self.most and self.leaves_alone([index_uid])
 
     def leaves_alone(self, uids: Sequence[str | None]) -> bool:
-        """Does nothing that runs concern any of these indexes?"""
+        """Return whether nothing that runs concerns any of these indexes."""
         return self.indexes.isdisjoint((*uids, ALL_INDEXES))
 
 
@@ -48,11 +49,11 @@ class Planner:
         self._instance = instance
         self._queue = instance.queue
         self._limits = limits
-        # Deletion -> running tasks that it waits for. Its content may name a million tasks, so it is read when these have ended.
+        # Deletion -> running tasks that it waits for. Its content may name a million tasks, so it is not read until they end.
         self._awaited: dict[int, frozenset[int]] = {}
 
     def next_plan(self, running: Running) -> Plan | None:
-        """The batch that may start now; None when there is none."""
+        """Return the batch that may start now, or None."""
         kinds = self._queue.enqueued_kinds()
         if not running.may_be_overtaken:
             return self._plan_of_rank(CANCELATION, running) if CANCELATION in kinds else None
@@ -63,12 +64,12 @@ class Planner:
         return self._plan_of_oldest_task(running) if kinds & set(_INDEX_KINDS) and not kinds & _ARCHIVES else None
 
     def strategy(self, plan: Plan) -> str:
-        """Why the batch has the tasks that it has."""
+        """Return the text that says why the batch ends where it does."""
         is_all = plan.shape in batching.JOINS and len(plan.tasks) == self._queue.count_enqueued()
         return batching.ALL_TASKS if is_all else plan.strategy
 
     def already_applied(self) -> list[Plan]:
-        """After a start: the tasks whose effect was committed before the stop, in a batch for each index."""
+        """Return one batch per index of the tasks whose effect was committed before the last stop; for use after a start."""
         plans = []
         for index_uid in self._queue.enqueued_indexes():
             uuid = self._instance.uuid_of(index_uid)
@@ -91,7 +92,7 @@ class Planner:
         return batching.plan_by_rank(kind, tasks)
 
     def _deletions(self, running: Running) -> Iterator[Task]:
-        """The enqueued deletions of tasks, without those that name a task that is processed."""
+        """Yield the enqueued task deletions that do not name a running task."""
         enqueued = [task.uid for task in self._queue.enqueued([DELETION], with_content=False)]
         self._awaited = {uid: awaited & running.tasks for uid in enqueued if (awaited := self._awaited.get(uid))}
         free = [uid for uid in enqueued if not self._awaited.get(uid)]
@@ -102,7 +103,7 @@ class Planner:
                 yield task
 
     def _plan_of_oldest_task(self, running: Running) -> Plan | None:
-        """The batch of the oldest task whose index is idle; nothing overtakes a swap or renaming that names its index."""
+        """Return the batch of the oldest task whose index is idle. No task overtakes a swap or renaming that names its index."""
         swaps = [task for task in self._queue.enqueued(["indexSwap", "indexUpdate"]) if batching.is_renaming(task)]
         waiting: set[str] = set()
         for task in self._queue.enqueued(_INDEX_KINDS):

@@ -1,13 +1,13 @@
-"""Makes the file of an index afresh from what follows from nothing else: its documents, vectors and settings.
+"""Builds a new index file from the primary content of an old one: its documents, vectors and settings.
 
-`svcd repair` puts it in the place of a damaged file, `svcd verify --full` compares it with the file. Documents keep their docids,
-fields their numbers and FTS columns, so that a sound file has the same rows. See docs/storage.md#damage.
+`svcd repair` replaces a damaged file by the new one; `svcd verify --full` compares the two. Documents keep their docids, fields
+keep their numbers and FTS columns, so that the new file has the same rows as a sound old one. See docs/storage.md#damage.
 """
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 from svcd.base.errors import ApiError
 from svcd.index.salvage import Salvage
-from svcd.index.writer import IndexWriter, StoredDocument
+from svcd.index.writer import IndexWriter
 from svcd.schema.index_settings import IndexSettings
 from svcd.tasks.documents import DocumentWriter
 from svcd.tasks.indexing_client import MemoryBudget
@@ -25,10 +25,10 @@ _AT_ONCE = 250  # documents
 
 def rebuild(source: sqlite3.Connection, target: Path, primary_key: str | None = None,
             progress: Callable[[int], None] = lambda documents: None) -> list[str]:
-    """Write a new index with all that can be read of another one; returns what was lost, a sentence each.
+    """Write a new index file with everything that can be read from an old one; return a sentence for each loss.
 
-    source: a connection on its file, or on a copy. target: a file that does not exist. primary_key: of the index, if its file
-    does not tell. progress: called with the number of documents written so far.
+    source: connection to the old file, or to a copy. target: path that does not exist yet. primary_key: used if the old file
+    does not have it. progress: called with the number of documents written so far.
     """
     salvage = Salvage(source)
     salvage.meta.setdefault("primary_key", primary_key)
@@ -39,16 +39,28 @@ def rebuild(source: sqlite3.Connection, target: Path, primary_key: str | None = 
             writer.take_over(salvage.meta, salvage.fields(), salvage.embedders)
             documents = DocumentWriter(writer, budget.documents)
             written = 0
-            for part in _parts(salvage.documents(), salvage.lost):
-                documents.restore(part, salvage.vectors([each.docid for each in part]))
-                written += len(part)
+            salvaged = salvage.documents()
+            known: set[str] = set()
+            while part := list(islice(salvaged, _AT_ONCE)):
+                kept = []
+                for each in part:
+                    if each.document_id in known:
+                        salvage.lost.append(f"the document {each.docid}: another document has its identifier")
+                    else:
+                        known.add(each.document_id)
+                        kept.append(each)
+                documents.restore(kept, salvage.vectors([each.docid for each in kept]))
+                written += len(kept)
                 progress(written)
         writer.checkpoint()
     return salvage.lost
 
 
 def _settings(salvage: Salvage) -> dict[str, Any]:
-    """The settings that were stored, with the embedders that have a row; without settings, users have given all vectors."""
+    """Return the stored settings, with only the embedders that have a row.
+
+    If the settings are lost, every embedder becomes `userProvided`, so that its vectors are kept.
+    """
     rows = {row.name: row for row in salvage.embedders}
     try:
         stored: dict[str, Any] = json.loads(salvage.meta["settings"])
@@ -63,17 +75,3 @@ def _settings(salvage: Salvage) -> dict[str, Any]:
         stored.get("embedders", {}).pop(name, None)
     salvage.embedders = [row for row in salvage.embedders if row.name in named]
     return stored
-
-
-def _parts(documents: Iterator[StoredDocument], lost: list[str]) -> Iterator[list[StoredDocument]]:
-    """Documents in portions; of several with one identifier the first."""
-    known: set[str] = set()
-    while part := list(islice(documents, _AT_ONCE)):
-        kept = []
-        for each in part:
-            if each.document_id in known:
-                lost.append(f"the document {each.docid}: another one has its identifier")
-            else:
-                known.add(each.document_id)
-                kept.append(each)
-        yield kept

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from svcd.base import json_text
 from svcd.base.quantities import rfc3339_micro
@@ -10,15 +10,13 @@ from svcd.index.writer import IndexWriter
 from svcd.rules import stored
 from svcd.schema.settings import merged
 from svcd.tasks.documents import DocumentWriter
-
-if TYPE_CHECKING:
-    from svcd.tasks.indexing import IndexingTask
+from svcd.tasks.payloads import IndexingTask
 
 _LIMIT = 4 << 20  # bytes of rules that are written together
 
 
 def update_rules(writer: IndexWriter, tasks: Sequence[IndexingTask]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(uid of a task, counters that it shows). Updates are applied in the order of the tasks, and written once."""
+    """Apply updates in the order of the tasks, and write the rules once. Yields (uid of the task, counters that it shows)."""
     _prepare(writer)
     rules: dict[str, stored.Rule | None] = {
         uid: json_text.loads(each.json) for uid, each in writer.stored([task.content["uid"] for task in tasks]).items()}
@@ -35,7 +33,7 @@ def update_rules(writer: IndexWriter, tasks: Sequence[IndexingTask]) -> Iterator
 
 
 def clear_rules(writer: IndexWriter, tasks: Sequence[IndexingTask]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Remove all rules. The first task that does so counts them; updates before it have no effect."""
+    """Remove all rules. The first task that clears them counts them; earlier updates have no effect. Yields as update_rules()."""
     _prepare(writer)
     before = writer.number_of_documents
     writer.clear()
@@ -48,7 +46,7 @@ def clear_rules(writer: IndexWriter, tasks: Sequence[IndexingTask]) -> Iterator[
 
 
 def _prepare(writer: IndexWriter) -> None:
-    """Give a new index its key and settings."""
+    """Give a new index of rules its primary key and settings."""
     if writer.primary_key is None:
         writer.primary_key = stored.PRIMARY_KEY
         writer.register([stored.PRIMARY_KEY])

@@ -1,7 +1,7 @@
-"""Stored documents and settings of an index in the form in which another instance takes them: for dumps and exports."""
+"""Documents and settings of an index in the form that another instance accepts, for dumps and exports."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -17,11 +17,12 @@ _NUMBER = "%.9g".__mod__
 
 
 def texts_with_vectors(reader: IndexReader, docids: Iterable[int], has_outdated: bool = True) -> Iterator[str]:
-    """The JSON texts of documents with their vectors: those that each embedder has of them.
+    """Yield the JSON texts of documents with their vectors in `_vectors`.
 
-    has_outdated: are vectors of a former length of an embedder among them? Instances do not take them, but import them.
+    has_outdated: whether to include vectors of a former length of an embedder. Instances import them from a dump, but refuse them
+    in requests.
     """
-    # What indexing fragments made cannot be told from one another any more, so that a later change must not make them again.
+    # The text does not tell which fragment made which vector, so a later change must not make these vectors again.
     is_fixed = {name: bool(indexing_fragments(settings)) for name, settings in reader.settings.embedders.items()}
     wanted = iter(docids)
     while part := list(islice(wanted, _WITH_VECTORS)):
@@ -32,28 +33,27 @@ def texts_with_vectors(reader: IndexReader, docids: Iterable[int], has_outdated:
                             if held.vectors and len(held.vectors[0]) != dimensions}
         for docid, text in zip(part, reader.documents(part)):
             entries = [f"{dumps(name)}:{_entry(each[docid], is_fixed[name])}" for name, each in found.items() if docid in each]
-            yield _with_entries(text, entries) if entries else text
-
-
-def _with_entries(text: str, entries: Sequence[str]) -> str:
-    document = loads(text)
-    others = document.pop(MEMBER, None) or {}
-    entries = [*(f"{dumps(name)}:{dumps(entry)}" for name, entry in others.items()), *entries]
-    rest = dumps(document)[:-1]
-    return f'{rest}{"," * (len(document) > 0)}"{MEMBER}":{{{",".join(entries)}}}}}'
+            if not entries:
+                yield text
+                continue
+            document = loads(text)
+            others = document.pop(MEMBER, None) or {}
+            entries = [*(f"{dumps(name)}:{dumps(entry)}" for name, entry in others.items()), *entries]
+            rest = dumps(document)[:-1]
+            yield f'{rest}{"," * (len(document) > 0)}"{MEMBER}":{{{",".join(entries)}}}}}'
 
 
 def _entry(held: DocumentVectors, is_fixed: bool) -> str:
-    """An entry of `_vectors`. Nine digits tell every number of single precision."""
+    """Return an entry of `_vectors`. Nine digits represent every number of single precision exactly."""
     vectors = ",".join([f"[{','.join(map(_NUMBER, vector))}]" for vector in held.vectors])
     return f'{{"embeddings":[{vectors}],"regenerate":{dumps(held.regenerate and not is_fixed)}}}'
 
 
 def needing_features() -> list[str]:
-    """The names of the settings that instances take only while a feature is on."""
+    """Return the names of the settings that instances accept only while a feature is on."""
     return [setting.name for setting in SETTINGS if setting.feature is not None]
 
 
 def settings_in_effect(stored: Mapping[str, Any], takes: Callable[[Setting], bool]) -> dict[str, Any]:
-    """Every setting as in effect, secrets in clear. takes: is a setting that needs a feature written?"""
+    """Return all effective settings, with secrets in clear. takes: whether to include a setting that needs a feature."""
     return {setting.name: setting.resolved(stored) for setting in SETTINGS if setting.feature is None or takes(setting)}

@@ -1,8 +1,8 @@
 """Unpacks dumps and snapshots safely, and creates data folders atomically.
 
 Unsafe entries are refused, headers and disk space are limited, and any malformed input becomes ArchiveRefused with a message.
-A data folder is created under a hidden name beside its final one and renamed when it is complete: an import that fails
-or is killed leaves nothing that the next import does not delete. See docs/dumps.md#what-is-rejected.
+A data folder is created under a hidden name beside its final name, and renamed when it is complete. The next import deletes
+everything that a failed or killed import left. See docs/dumps.md#rejected-dumps.
 """
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import shutil
 import sqlite3
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
@@ -26,23 +26,23 @@ from svcd.base.json_text import TooDeep
 from svcd.index.connections import sync_folder
 from svcd.validation import FieldError
 
-# Messages about malformed input. Archives are read by code that trusts their form, and raises one of MALFORMED where the
-# form differs; describe() turns it into a message for the operator that never shows the text of a Python exception.
+# Messages about malformed input. The code that reads archives trusts their form, and raises one of MALFORMED where the form
+# differs; describe() turns it into a message for the operator, without the text of the Python exception.
 
 MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, StopIteration, TypeError,
              ValueError)
-# Errors of opening a file of an archive that are the fault of the archive: missing, a folder, an impossible name.
+# Errors of opening an extracted file that the archive has caused: a missing file, a folder, an impossible name.
 _ODD_FILES = frozenset((errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG,
                         errno.EINVAL))
 _SHOWN = 60  # characters of a value
 
 
 class Malformed(ValueError):
-    """The input is malformed; the message says how, and can be shown as it is."""
+    """The input is malformed; the message says how, and may be shown to the user."""
 
 
 def describe(error: Exception) -> str:
-    """What is wrong with the input, for an exception of MALFORMED."""
+    """Return what is wrong with the input, for an exception of MALFORMED."""
     if isinstance(error, (Malformed, ApiError, FieldError)):
         return str(error)
     if isinstance(error, KeyError):
@@ -59,34 +59,34 @@ def describe(error: Exception) -> str:
 
 
 def is_fault_of_archive(error: OSError) -> bool:
-    """Is the archive, not the machine, the reason why a file cannot be opened or created?"""
+    """Return whether the archive, not the machine, is the reason why a file cannot be opened or created."""
     return error.errno in _ODD_FILES
 
 
 def quoted_value(value: Any) -> str:
-    """A value from outside, for a message: on one line, shortened."""
+    """Return a foreign value for a message: on one line, shortened."""
     text = repr(value) if isinstance(value, str) else json.dumps(value, default=lambda _: "...")
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 _PIECE = 1 << 16
-# Disk space left free, so that a large archive does not stop other programs, such as the system log.
+# Disk space kept free, so that a large archive does not stop other programs, such as the system log.
 _LEFT_BYTES = 16 << 20
 _LEFT_FILES = 1000
-# Bytes of the headers of one entry, which tarfile reads as a whole; a long name takes some hundred.
+# Limit for the headers of one entry in bytes, because tarfile reads them as a whole; a long name takes several hundred.
 _MOST_HEADER = 1 << 20
 
 
 class ArchiveRefused(RuntimeError):
-    """The file cannot be imported; the message says what is wrong and where."""
+    """The file cannot be imported; the message says what is wrong, and where."""
 
 
 @contextmanager
 def new_data_folder(folder: Path) -> Iterator[Path]:
-    """A path for a new data folder, which is renamed to `folder` (absent or empty) when the block ends without error.
+    """Give a path for a new data folder, and rename it to `folder` (absent or empty) when the block ends without error.
 
-    The parent of the path is for temporary files of the import. Raises ArchiveRefused when another process imports into the
-    same folder, OSError.
+    The parent of the path is for temporary files of the import. Raises OSError; ArchiveRefused when another process imports into
+    the same folder.
     """
     target = folder.absolute()
     work = target.with_name(f".{target.name}.import")
@@ -94,7 +94,7 @@ def new_data_folder(folder: Path) -> Iterator[Path]:
     descriptor = _locked_work_folder(work)
     try:
         yield work / "data"
-        _empty(work, kept="data")  # first: no later start looks here for what a killed import has left
+        _empty(work, kept="data")  # before the rename: no later start looks here for files of a killed import
         (work / "data").replace(folder)
         sync_folder(target.parent)
         made.clear()
@@ -102,7 +102,8 @@ def new_data_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
         os.close(descriptor)
         for parent in made:
-            _remove_empty(parent)
+            with suppress(OSError):  # in use, or already removed
+                parent.rmdir()
 
 
 def _locked_work_folder(work: Path) -> int:
@@ -115,7 +116,7 @@ def _locked_work_folder(work: Path) -> int:
         os.close(descriptor)
         raise ArchiveRefused(f"another svcd is importing into {work.parent}") from None
     try:
-        _empty(work)  # of what a killed import has left
+        _empty(work)  # delete the files of a killed import
     except OSError:
         os.close(descriptor)
         raise
@@ -123,17 +124,10 @@ def _locked_work_folder(work: Path) -> int:
 
 
 def _empty(folder: Path, kept: str = "") -> None:
-    """Delete all that is in a folder, but for one name."""
+    """Delete everything in a folder except one name."""
     for left in folder.iterdir():
         if left.name != kept:
             shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
-
-
-def _remove_empty(folder: Path) -> None:
-    try:
-        folder.rmdir()
-    except OSError:  # in use, or already removed
-        pass
 
 
 @contextmanager
@@ -144,58 +138,49 @@ def as_refusal(path: Path, noun: str) -> Iterator[None]:
     except (*MALFORMED, ApiError, MemoryError, sqlite3.Error) as error:
         if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_FULL:
             raise ArchiveRefused(f"{path} cannot be imported: the disk is full") from error
-        raise ArchiveRefused(f"{path} is no {noun} that svcd can read: {describe(error)}; `--log-level DEBUG` shows "
+        raise ArchiveRefused(f"{path} is not a {noun} that svcd can read: {describe(error)}; `--log-level DEBUG` shows "
                              "more") from error
 
 
-def _any(_name: PurePosixPath) -> bool:
-    return True
+def unpack(path: Path, folder: Path, noun: str, is_wanted: Callable[[PurePosixPath], bool] = lambda name: True) -> None:
+    """Unpack an archive into a new folder. noun: its kind in messages. is_wanted: whether to extract a file.
 
-
-def unpack(path: Path, folder: Path, noun: str, is_wanted: Callable[[PurePosixPath], bool] = _any) -> None:
-    """Unpack an archive into a new folder. noun: its kind in messages. is_wanted: which files to extract.
-
-    Raises ArchiveRefused, also when the disk is too small, and OSError.
+    Raises OSError; ArchiveRefused, also when the disk is too small.
     """
     folder.mkdir()
     room = _DiskSpace(folder, path, noun)
     with path.open("rb") as packed:
         try:
-            _unpack_all(packed, lambda tar, entry: _unpack_entry(tar, entry, folder, noun, is_wanted, room))
+            with gzip.GzipFile(fileobj=packed) as unzipped:
+                content = _HeaderLimit(cast(BinaryIO, unzipped))
+                with tarfile.open(fileobj=cast(BinaryIO, content), mode="r|") as tar:
+                    for entry in tar:
+                        content.allow(entry.size)
+                        _unpack_entry(tar, entry, folder, noun, is_wanted, room)
+                while unzipped.read(_PIECE):  # to the end, where gzip verifies its checksum
+                    pass
         except ArchiveRefused:
             raise
         except (*_READING, *MALFORMED) as error:
-            raise ArchiveRefused(f"{path} is not a whole {noun}: {_reading_fault(error)}") from error
+            fault = next(text for kind, text in _FAULTS.items() if isinstance(error, kind))
+            raise ArchiveRefused(f"{path} is not a whole {noun}: {fault}") from error
         except OSError as error:
             if not is_fault_of_archive(error):
                 raise
             raise ArchiveRefused(f"the {noun} has a file and a folder of one name, or a name that no file can have") from error
 
 
-def _unpack_all(packed: BinaryIO, take: Callable[[tarfile.TarFile, tarfile.TarInfo], None]) -> None:
-    with gzip.GzipFile(fileobj=packed) as unzipped:
-        content = _HeaderLimit(cast(BinaryIO, unzipped))
-        with tarfile.open(fileobj=cast(BinaryIO, content), mode="r|") as tar:
-            for entry in tar:
-                content.allow(entry.size)
-                take(tar, entry)
-        while unzipped.read(_PIECE):  # to the end, where gzip verifies its check sum
-            pass
-
-
 _READING = (EOFError, gzip.BadGzipFile, tarfile.TarError, zlib.error)
-
-
-def _reading_fault(error: Exception) -> str:
-    if isinstance(error, gzip.BadGzipFile):
-        return "it is not gzip, or its check sum does not match"
-    if isinstance(error, zlib.error):
-        return "its compressed content is damaged"
-    return "it ends too early" if isinstance(error, EOFError) else "its content is not tar, or ends too early"
+_FAULTS: Mapping[type[Exception], str] = {  # the first match counts
+    gzip.BadGzipFile: "it is not gzip, or its checksum does not match",
+    zlib.error: "its compressed content is damaged",
+    EOFError: "it ends too early",
+    Exception: "its content is not tar, or ends too early",
+}
 
 
 class _HeaderLimit:
-    """A stream for tarfile that limits how much it reads for headers."""
+    """A stream for tarfile that limits the bytes of headers."""
 
     def __init__(self, content: BinaryIO) -> None:
         self._content = content
@@ -220,15 +205,15 @@ class _DiskSpace:
         self._folder, self._path, self._noun = folder, path, noun
 
     def require(self, name: str, size: int) -> None:
-        """Raise ArchiveRefused when the disk has no space for a file of `size` bytes."""
+        """Raise ArchiveRefused when a file of `size` bytes does not fit on the disk."""
         disk = os.statvfs(self._folder)
         free = disk.f_bavail * disk.f_frsize
         if size > free - _LEFT_BYTES:
             raise ArchiveRefused(f"{self._path} cannot be unpacked: the entry {quoted_name(name)} of the {self._noun} has {size} "
-                                 f"bytes, and the disk of {self._folder.parent.parent} has {free} left, of which "
-                                 f"{_LEFT_BYTES} are kept free")
+                                 f"bytes, and the disk of {self._folder.parent.parent} has {free} left, "
+                                 f"{_LEFT_BYTES} of them kept free")
         if disk.f_files and disk.f_favail < _LEFT_FILES:
-            raise ArchiveRefused(f"{self._path} cannot be unpacked: the disk of {self._folder.parent.parent} has no room for "
+            raise ArchiveRefused(f"{self._path} cannot be unpacked: the disk of {self._folder.parent.parent} cannot hold "
                                  f"more files")
 
 
@@ -239,8 +224,8 @@ def _unpack_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path, no
         return
     if (name.is_absolute() or ".." in name.parts or "\0" in entry.name or entry.size < 0 or entry.issparse()
             or not (entry.isdir() or entry.isfile())):
-        raise ArchiveRefused(f"the {noun} has the entry {quoted_name(entry.name)}, expected plain files and folders inside of it "
-                             "alone")
+        raise ArchiveRefused(f"the {noun} has the entry {quoted_name(entry.name)}, expected only plain files and folders inside "
+                             "of it")
     if entry.isdir() or not is_wanted(name):  # folders are created with their first file
         return
     target = folder / name

@@ -1,7 +1,7 @@
-"""Uploads of snapshots to the object store, and the record of the one that runs, so that none leaves parts at the store.
+"""Uploads of snapshots to the object store, and the record of the upload in progress.
 
-The store keeps the parts of an upload until it is ended or aborted. A process that is killed can do neither, so the upload is
-recorded in the data folder before its first part is sent; the next one, or the runner after a cancelation, has it aborted.
+The store keeps the parts of an upload until the upload is completed or aborted. A killed process can do neither, so each upload
+is recorded in the data folder before its first part is sent; the next upload, or the runner after a cancelation, aborts it.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RECORD = "snapshot.upload"
 
 @contextmanager
 def uploaded(request: Mapping[str, Any]) -> Iterator[ObjectWriter]:
-    """A file-like object whose content is an object of the store when the block ends; after an exception, of which nothing stays.
+    """Give a file-like object, whose content becomes an object of the store when the block ends. An exception aborts the upload.
 
     request: of an archive, see svcd.tasks.global_tasks. Raises ApiError.
     """
@@ -41,7 +41,7 @@ def uploaded(request: Mapping[str, Any]) -> Iterator[ObjectWriter]:
 
 
 def abort_upload(request: Mapping[str, Any]) -> None:
-    """After a killed process: have the store delete the parts that it sent, if it can be reached."""
+    """Have the store delete the parts that a killed process sent, if the store can be reached."""
     _abort_recorded(_client_of(request), Path(request["folder"]) / _RECORD)
 
 
@@ -50,7 +50,7 @@ def _abort_recorded(client: StoreClient, record: Path) -> None:
         upload = Upload(*json.loads(record.read_text()))
     except FileNotFoundError:
         return
-    except (ValueError, TypeError):  # half written at a power cut
+    except (ValueError, TypeError):  # a power cut left half of the record
         record.unlink()
         return
     if client.abort(upload):

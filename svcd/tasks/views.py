@@ -1,4 +1,4 @@
-"""How tasks and batches are shown: joined details, stats, the JSON of a task, earlier states. Pure functions.
+"""Tasks and batches as responses show them: joined details, stats, the JSON of a task, earlier states. Pure functions.
 
 See docs/tasks-and-batches.md#details.
 """
@@ -18,15 +18,17 @@ from svcd.tasks.batching import KINDS
 
 
 def joined_details(tasks: Iterable[Task]) -> dict[str, Any]:
-    """The details of a batch's tasks as one object.
+    """Join the details of a batch's tasks in one object.
 
-    Numbers are added, filters and swaps concatenated, settings merged with the later task winning; of any other text the
-    first is kept. Null is ignored where another task has a value; a text that is null in all tasks is absent.
+    Numbers are added, filters and swaps concatenated, settings merged (the later task wins); of other texts the first is kept.
+    Null is ignored where another task has a value; a text that is null in all tasks is absent.
     """
     together: dict[str, Any] = {}
     for task in tasks:
         if task.kind == "settingsUpdate":
-            _merge(together, task.details or {})
+            for name, value in (task.details or {}).items():
+                held = together.get(name)
+                together[name] = {**held, **value} if isinstance(held, dict) and isinstance(value, dict) else value
             continue
         for name, value in (task.details or {}).items():
             if value is None:
@@ -36,12 +38,6 @@ def joined_details(tasks: Iterable[Task]) -> dict[str, Any]:
             held = together.get(name)
             together[name] = value if held is None else _JOINS.get(name, _first)(held, value)
     return together
-
-
-def _merge(together: dict[str, Any], settings: Mapping[str, Any]) -> None:
-    for name, value in settings.items():
-        held = together.get(name)
-        together[name] = {**held, **value} if isinstance(held, dict) and isinstance(value, dict) else value
 
 
 def _first(held: Any, value: Any) -> Any:
@@ -60,9 +56,9 @@ def batch_stats(
     tasks: Sequence[Task], trace: Mapping[str, int] | None = None, embedder_requests: Mapping[str, Any] | None = None,
     figures: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The `stats` of a batch.
+    """Return the `stats` of a batch.
 
-    trace: step path -> nanoseconds; embedder_requests: None without any; figures: further members; all of a finished batch.
+    Of a finished batch: trace: step path -> nanoseconds; embedder_requests: None without requests; figures: further members.
     """
     counts: dict[str, Any] = {
         "totalNbTasks": len(tasks),
@@ -82,7 +78,7 @@ _UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "µs": 1_000, "ns": 1}  # largest
 
 
 def duration_text(nanoseconds: int) -> str:
-    """`1.23ms`, `4.56s`: in the largest unit of which there is at least one, with two decimals."""
+    """Return a duration such as `1.23ms` or `4.56s`: in the largest unit that gives at least 1, with two decimals."""
     for unit, size in _UNITS.items():
         if nanoseconds >= size:
             return f"{nanoseconds / size:.2f}{unit}"
@@ -90,31 +86,31 @@ def duration_text(nanoseconds: int) -> str:
 
 
 def parse_duration(text: str) -> int:
-    """The nanoseconds of a duration_text(), with the precision of its two decimals."""
+    """Return the nanoseconds of a duration_text(), with the precision of its two decimals."""
     figure = text.rstrip("nµms")
     return round(float(figure) * _UNITS[text.removeprefix(figure)])
 
 
 # One task as JSON, in lists, single responses and notices. The order of the members is part of the interface.
 
-# The tasks of a batch share start and end, whose formatting is half of the cost of showing them.
+# The tasks of a batch share their start and end; to format these is half the cost of showing a task, so texts are cached.
 _SHARED = 8
 
 
 @lru_cache(_SHARED)
 def moment_text(nanoseconds: int | None) -> str | None:
-    """A moment as RFC 3339 text; None when it has not come."""
+    """Return a moment as RFC 3339 text; None for a moment that has not come."""
     return None if nanoseconds is None else rfc3339_micro(nanoseconds)
 
 
 @lru_cache(_SHARED)
 def elapsed_text(started: int | None, finished: int | None) -> str | None:
-    """The ISO 8601 duration between two moments; None until both have come."""
+    """Return the ISO 8601 duration between two moments; None until both have come."""
     return None if started is None or finished is None else iso_duration(finished - started)
 
 
 def task_view(task: Task) -> dict[str, Any]:
-    """One task as a JSON object."""
+    """Return a task as a JSON object."""
     view: dict[str, Any] = {
         "uid": task.uid,
         "batchUid": task.batch_uid,
@@ -138,11 +134,11 @@ def task_view(task: Task) -> dict[str, Any]:
 
 
 def task_line(task: Task) -> str:
-    """One task as a line of NDJSON, without newline."""
+    """Return a task as a line of NDJSON, without newline."""
     return dumps(task_view(task))
 
 
-# Task history: a task or batch as it was at one of its changes, derived from its present state, for event streams.
+# Task history for event streams: earlier states of a task or batch, derived from its present state.
 
 # Members of details that are known only at the end, besides the counters of KINDS.
 _NULL_BEFORE = {"dumpUid"}
@@ -150,7 +146,7 @@ _ABSENT_BEFORE = {"preCompactionSize", "postCompactionSize"}
 
 
 def task_at(task: Task, step: int) -> Task:
-    """The task right after a change. step: TO_ENQUEUED, TO_PROCESSING or TO_FINISHED (the task itself)."""
+    """Return the task right after a change. step: TO_ENQUEUED, TO_PROCESSING or TO_FINISHED (the task itself)."""
     if step == TO_FINISHED:
         return task
     before = replace(task, details=_before_end(task.details), canceled_by=None, error=None, finished_at=None)
@@ -160,7 +156,7 @@ def task_at(task: Task, step: int) -> Task:
 
 
 def batch_at(batch: Batch, step: int) -> Batch:
-    """The batch right after a change. step: TO_PROCESSING or TO_FINISHED."""
+    """Return the batch right after a change. step: TO_PROCESSING or TO_FINISHED."""
     if step == TO_FINISHED or batch.finished_at is None:
         return batch
     stats = {name: value for name, value in batch.stats.items() if name in ("totalNbTasks", "types", "indexUids")}
@@ -173,11 +169,9 @@ def batch_at(batch: Batch, step: int) -> Batch:
 def _before_end(details: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if details is None:
         return None
-    return {name: None if name in _COUNTERS or name in _NULL_BEFORE else _without_matches(value) if name == "indexes" else value
-            for name, value in details.items() if name not in _ABSENT_BEFORE}
-
-
-def _without_matches(indexes: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The indexes of an export without the numbers of documents, which are known at the end."""
-    return {index_uid: {name: value for name, value in options.items() if name != "matched_documents"}
-            for index_uid, options in indexes.items()}
+    before: dict[str, Any] = {name: None if name in _COUNTERS or name in _NULL_BEFORE else value
+                              for name, value in details.items() if name not in _ABSENT_BEFORE}
+    if "indexes" in before:  # of an export, whose numbers of documents are known at the end
+        before["indexes"] = {index_uid: {name: value for name, value in options.items() if name != "matched_documents"}
+                             for index_uid, options in before["indexes"].items()}
+    return before

@@ -3,7 +3,7 @@
 1. A dump and its import change no answer: documents, settings, tasks, batches, keys, webhooks, features, uids.
 2. What waited runs after it, in order, and new uids follow the largest one.
 3. Dates of creation are kept, those of the last change are of the import.
-4. A file that is no dump, or not whole, is refused in words, and leaves nothing.
+4. A file that is not a complete dump is refused with a message, and leaves nothing.
 5. Nothing is written outside the new folder, whatever the names of entries are.
 6. Whatever stands in a dump, it is imported or refused in words of svcd.
 """
@@ -177,7 +177,7 @@ def test_of_hidden_indexes_only_that_of_the_search_rules_is_taken(tmp_path: Path
 @pytest.mark.parametrize("changes, words", [
     ({"metadata.json": {"dumpVersion": "V7"}}, "version `V7`, expected V1 to V6"),
     ({"metadata.json": None}, "no version, expected V1 to V6"),
-    ({"metadata.json": {"dumpVersion": "V1"}}, "none of its version V1: 'indexes' is missing"),
+    ({"metadata.json": {"dumpVersion": "V1"}}, "not a valid dump of version V1: 'indexes' is missing"),
     ({"metadata.json": "{"}, "metadata.json of the dump is not JSON"),
     ({"keys.jsonl": '{"uid":"a"}\n'}, "keys.jsonl of the dump, line 1: 'actions' is missing"),
     ({"keys.jsonl": json.dumps({**dump_lines.key_line(KEY), "actions": ["fly"]}) + "\n"},
@@ -219,12 +219,12 @@ def lines(*values: Any) -> str:
     ({"metadata.json": '{"dumpVersion": ' + "9" * 50_000 + "}"}, "metadata.json of the dump is not JSON"),
     ({"metadata.json": {"dumpVersion": "9" * 50_000}}, "the dump has the version `999"),
     ({"metadata.json": "[" * 50_000}, "metadata.json of the dump is not JSON: it is nested too deeply"),
-    ({"metadata.json/x": "", "metadata.json": None}, "`metadata.json` of the dump is no file"),
-    ({"instance_uid.uuid": "nobody"}, "instance_uid.uuid of the dump: 'nobody' is no UUID"),
-    ({"instance_uid.uuid": "1" * 5000}, "`instance_uid.uuid` of the dump is no file of 100 bytes"),
+    ({"metadata.json/x": "", "metadata.json": None}, "`metadata.json` of the dump is not a file"),
+    ({"instance_uid.uuid": "nobody"}, "instance_uid.uuid of the dump: 'nobody' is not a UUID"),
+    ({"instance_uid.uuid": "1" * 5000}, "`instance_uid.uuid` of the dump is not a file of 100 bytes"),
     ({"webhooks.json": []}, "webhooks.json of the dump is [], expected an object"),
     ({"webhooks.json": {"webhooks": {KEY.uid: {"url": 5}}}}, "webhooks.json of the dump: `url` cannot be 5"),
-    ({"webhooks.json": {"webhooks": {"x": {"url": "u"}}}}, "webhooks.json of the dump: 'x' is no UUID"),
+    ({"webhooks.json": {"webhooks": {"x": {"url": "u"}}}}, "webhooks.json of the dump: 'x' is not a UUID"),
     ({"webhooks.json": {"webhooks": [1]}}, "webhooks.json of the dump: it does not have the expected form"),
     ({"network.json": {"remotes": {"b": {}}}}, "network.json of the dump: Missing field `url` inside `.remotes.b`"),
     ({"network.json": {"shards": {"s": {"remotes": [1]}}}}, "network.json of the dump: Invalid value type at `.shards.s.remotes[0]`"),
@@ -235,37 +235,37 @@ def lines(*values: Any) -> str:
     ({"keys.jsonl": lines({**dump_lines.key_line(KEY), "actions": "*"})}, "line 1: `actions` cannot be '*'"),
     ({"keys.jsonl": lines(*[dump_lines.key_line(KEY)] * 2)}, "two indexes, tasks, batches or keys of the same uid"),
     ({"tasks/queue.jsonl": lines(TASK, TASK)}, "two indexes, tasks, batches or keys of the same uid"),
-    ({"tasks/queue.jsonl": lines(5)}, "tasks/queue.jsonl of the dump, line 1: 5 is no object"),
+    ({"tasks/queue.jsonl": lines(5)}, "tasks/queue.jsonl of the dump, line 1: 5 is not an object"),
     ({"tasks/queue.jsonl": lines({**TASK, "uid": "../../x"})}, "line 1: `uid` cannot be '../../x'"),
     ({"tasks/queue.jsonl": lines({**TASK, "uid": 2**64})}, "line 1: `uid` cannot be 18446744073709551616"),
     ({"tasks/queue.jsonl": lines({**TASK, "status": "lost"})}, "line 1: `status` cannot be 'lost'"),
-    ({"tasks/queue.jsonl": lines({**TASK, "enqueuedAt": "now"})}, "line 1: 'now' is no date and time"),
+    ({"tasks/queue.jsonl": lines({**TASK, "enqueuedAt": "now"})}, "line 1: 'now' is not a date and time"),
     ({"tasks/queue.jsonl": lines({**TASK, "enqueuedAt": "0001-01-01T00:00:00Z"})}, "between the years 1678 and 2262"),
     ({"tasks/queue.jsonl": lines({**TASK, "type": "fly"})}, "line 1: 'fly' is missing or unknown"),
     ({"tasks/queue.jsonl": lines({**TASK, "type": {}})}, "line 1: it does not have the expected form"),
-    ({"tasks/queue.jsonl": lines({**TASK, "customMetadata": "\ud800"})}, "x.dump is no dump that svcd can read"),
+    ({"tasks/queue.jsonl": lines({**TASK, "customMetadata": "\ud800"})}, "x.dump is not a dump that svcd can read"),
     ({"batches/queue.jsonl": lines({**BATCH, "stats": []})}, "batches/queue.jsonl of the dump, line 1: `stats` cannot be []"),
     ({"indexes/films/documents.jsonl": None}, "the dump has no entry `indexes/films/documents.jsonl`"),
     ({"indexes/films/documents.jsonl": '{"id":1}\ngarbage\n'},
      "indexes/films/documents.jsonl of the dump, line 2: it is not JSON at line 1"),
-    ({"indexes/films/documents.jsonl": '{"id":1}\n7\n'}, "indexes/films/documents.jsonl of the dump, line 2: 7 is no object"),
+    ({"indexes/films/documents.jsonl": '{"id":1}\n7\n'}, "indexes/films/documents.jsonl of the dump, line 2: 7 is not an object"),
     ({"indexes/films/metadata.json": [1]}, "indexes/films/metadata.json of the dump is [1], expected an object"),
     ({"indexes/films/metadata.json": {**LEAST["indexes/films/metadata.json"], "primaryKey": 5}},
      "indexes/films of the dump: `primaryKey` cannot be 5"),
     ({"indexes/films/metadata.json": {**LEAST["indexes/films/metadata.json"], "uid": None}}, "indexes/films of the dump: "),
     ({name.replace("films", "again"): value for name, value in LEAST.items() if "films" in name},
      "two indexes, tasks, batches or keys of the same uid"),
-    *[({"metadata.json": {"dumpVersion": version}, name: "[" * 50_000}, f"the dump is none of its version {version}")
+    *[({"metadata.json": {"dumpVersion": version}, name: "[" * 50_000}, f"the dump is not a valid dump of version {version}")
       for version, name in (("V1", "metadata.json"), ("V2", "index_uuids/data.jsonl"), ("V3", "updates/data.jsonl"),
                             ("V4", "keys"), ("V5", "updates/data.jsonl")) if version != "V1"],
     *[({"metadata.json": {"dumpVersion": version}, "index_uuids/data.jsonl": lines(
-        {"uid": "films", "uuid": "../../../x", "index_meta": {"uuid": "../../../x"}})}, "'../../../x' is no uid")
+        {"uid": "films", "uuid": "../../../x", "index_meta": {"uuid": "../../../x"}})}, "'../../../x' is not a uid")
       for version in ("V2", "V3", "V4", "V5")],
     ({"metadata.json": {"dumpVersion": "V5"}, "index_uuids/data.jsonl": lines(
-        {"uid": "films", "index_meta": {"uuid": KEY.uid}})}, f"`indexes/{KEY.uid}/meta.json` is not there"),
+        {"uid": "films", "index_meta": {"uuid": KEY.uid}})}, f"`indexes/{KEY.uid}/meta.json` is missing"),
     ({"metadata.json": {"dumpVersion": "V5"}, "updates/data.jsonl": lines(
-        {"id": 0, "content": {}, "events": [{"Created": MOMENT}]})}, "an object has no member"),
-    ({"metadata.json": {"dumpVersion": "V1", "indexes": [{"uid": "../../x"}]}}, "'../../x' is no uid"),
+        {"id": 0, "content": {}, "events": [{"Created": MOMENT}]})}, "an object is empty"),
+    ({"metadata.json": {"dumpVersion": "V1", "indexes": [{"uid": "../../x"}]}}, "'../../x' is not a uid"),
     ({"metadata.json": {"dumpVersion": "V1", "indexes": 5}}, "it does not have the expected form"),
 ])
 def test_what_only_looks_like_a_dump_is_rejected_with_a_clear_error(tmp_path: Path, changes: Mapping[str, Any], words: str) -> None:
@@ -294,7 +294,7 @@ def test_an_old_dump_moves_no_file_from_elsewhere(tmp_path: Path) -> None:
         "index_uid": "films", "content_uuid": str(tmp_path / "secret.jsonl"), "merge_strategy": "ReplaceDocuments",
         "primary_key": None, "documents_count": 1, "allow_index_creation": True}}}
     path = packed(tmp_path / "x.dump", {"metadata.json": {"dumpVersion": "V5"}, "updates/data.jsonl": lines(task)})
-    with pytest.raises(ArchiveRefused, match="is no uid"):
+    with pytest.raises(ArchiveRefused, match="is not a uid"):
         import_dump(path, tmp_path / "new", make_writer=LocalWriter)
     assert (tmp_path / "secret.jsonl").read_text() == "kept"
 

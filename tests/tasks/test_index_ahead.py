@@ -87,7 +87,7 @@ def test_a_task_whose_outcome_is_not_known_any_more_fails_with_a_clear_error(har
         harness.run()
     run(harness)
     assert ends(harness, unknown) == [("failed", "io_error")]
-    assert "not known any more" in harness.task(unknown).error["message"]
+    assert "Result unknown" in harness.task(unknown).error["message"]
     assert told == [("the file of an index is ahead of the queue",
                      {"index": "movies", "newest_task": 2, "ended": 0, "failed_as_unknown": 1})]
 
@@ -158,7 +158,7 @@ def test_a_file_newer_than_the_queue_is_kept_aside(harness: TaskHarness, told: l
     (aside,) = (harness.path / "unclaimed").glob("*.sqlite")
     with closing(sqlite3.connect(aside)) as file:
         assert file.execute("SELECT json FROM documents").fetchall() == [('{"id":2}',)]
-    assert told == [("the file of an index is newer than instance.sqlite, which does not name it; it is kept aside",
+    assert told == [("the file of an index is newer than instance.sqlite, which does not name it; the file is set aside",
                      {"file": f"unclaimed/{aside.name}", "newest_task": 1})]
 
 
@@ -183,7 +183,7 @@ def test_an_index_without_a_file_says_so_and_can_be_deleted(harness: TaskHarness
     (path,) = [path for path in harness.path.glob("indexes/*.sqlite") if path.stem == uuid_of(harness.path, "movies")]
     path.unlink()
     harness.open()
-    assert told == [("an index has no file; its tasks fail until it is deleted, or the file is put back",
+    assert told == [("the file of an index is missing; tasks of the index fail until it is deleted or the file is put back",
                      {"index": "movies", "file": f"indexes/{path.name}"})]
     with pytest.raises(ApiError, match="missing from the data folder") as refused, harness.instance.read("movies"):
         pass

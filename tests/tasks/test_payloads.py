@@ -37,7 +37,7 @@ def _nest(path: Path, _patch: pytest.MonkeyPatch) -> None:
 
 
 def _exchange(path: Path, _patch: pytest.MonkeyPatch) -> None:
-    """Sound JSON, which is no object."""
+    """Sound JSON, but not an object."""
     path.write_bytes(b"7".rjust(path.stat().st_size - 1) + b"\n")
 
 
@@ -65,9 +65,9 @@ def _refuse(number: int) -> Callable[[Path, pytest.MonkeyPatch], None]:
 
 
 FAULTS = {
-    "missing": (_remove, "No such file"), "truncated": (_truncate, r"\d+ bytes of \d+ are there"),
-    "longer": (_lengthen, r"\d+ bytes are there"), "garbage": (_garble, "document 1 is damaged"),
-    "nested": (_nest, "document 1 is damaged"), "no object": (_exchange, "is no object"),
+    "missing": (_remove, "No such file"), "truncated": (_truncate, r"has \d+ bytes of \d+"),
+    "longer": (_lengthen, r"has \d+ bytes, and"), "garbage": (_garble, "document 1 is damaged"),
+    "nested": (_nest, "document 1 is damaged"), "no object": (_exchange, "is not an object"),
     "a folder": (_make_folder, "directory"), "no permission": (_refuse(errno.EACCES), "Permission denied"),
     "a broken disk": (_refuse(errno.EIO), "Input/output error"),
 }

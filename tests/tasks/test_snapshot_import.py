@@ -1,7 +1,7 @@
 """What must hold of the import of a snapshot:
 
 1. A snapshot and its import change no answer, but for the task that made it; what waited runs after it.
-2. A file that is no snapshot of svcd, or not whole, is refused in words, and leaves nothing.
+2. A file that is not a complete snapshot of svcd is refused with a message, and leaves nothing.
 3. Files that are damaged, empty, or of another program are refused before anything trusts them.
 4. What a snapshot does not have stays out of the data folder.
 """
@@ -64,8 +64,8 @@ def test_a_snapshot_and_its_import_change_no_answer(harness: TaskHarness, tmp_pa
 
 
 @pytest.mark.parametrize("entries, words", [
-    ({"VERSION": "1.12.0", "tasks/data.mdb": "x"}, "of version `1.12.0`.*no entry `instance.sqlite`.*--import-dump"),
-    ({"metadata.json": {"dumpVersion": "V6"}}, "is no snapshot of svcd: "),
+    ({"VERSION": "1.12.0", "tasks/data.mdb": "x"}, "of version `1.12.0`.*lacks the entry `instance.sqlite`.*--import-dump"),
+    ({"metadata.json": {"dumpVersion": "V6"}}, "is not a snapshot of svcd: "),
     ({"instance.sqlite": "this is no database, but a text that is long enough" * 20}, "cannot be read"),
     ({"../outside": "x"}, "the snapshot has the entry `../outside`"),
 ])
@@ -155,7 +155,7 @@ def index_of(files: Files) -> str:
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path, files: Files, place: str, content: bytes) -> None:
     name = index_of(files) if place == "indexes" else place
     words = refused(tmp_path, {**files, name: content})
-    assert words.startswith(f"{name} of the snapshot is no file of svcd") or "cannot be read: " in words
+    assert words.startswith(f"{name} of the snapshot is not a file of svcd") or "cannot be read: " in words
 
 
 @pytest.mark.parametrize("place", ["indexes", "instance.sqlite"])
@@ -168,16 +168,16 @@ def test_a_damaged_page_is_refused(tmp_path: Path, files: Files, place: str) -> 
 
 
 @pytest.mark.parametrize("change, words", [
-    (["PRAGMA user_version = 0"], "is no file of svcd"),
+    (["PRAGMA user_version = 0"], "is not a file of svcd"),
     (["PRAGMA user_version = 99"], "has format 99; this svcd"),
-    (["DROP TABLE batches"], "`batches.checksum` is missing or another one"),
-    (["DROP TRIGGER tasks_checksum_insert", "DROP TRIGGER tasks_checksum_update", "ALTER TABLE tasks DROP COLUMN payload_bytes"], "`tasks.payload_bytes` is missing or another one"),
-    (["CREATE TRIGGER wipe AFTER INSERT ON tasks BEGIN DELETE FROM indexes; END"], "`wipe` is missing or another one"),
+    (["DROP TABLE batches"], "`batches.checksum` is missing or different"),
+    (["DROP TRIGGER tasks_checksum_insert", "DROP TRIGGER tasks_checksum_update", "ALTER TABLE tasks DROP COLUMN payload_bytes"], "`tasks.payload_bytes` is missing or different"),
+    (["CREATE TRIGGER wipe AFTER INSERT ON tasks BEGIN DELETE FROM indexes; END"], "`wipe` is missing or different"),
     (["UPDATE indexes SET uuid = '../../x'"], "names a file of an index `../../x`"),
     (["UPDATE indexes SET stats = '{'"], "it is not JSON"),
     (["UPDATE indexes SET uid = 'a/b'"], "`a/b`"),
-    (["UPDATE tasks SET details = 'x' WHERE uid = 0"], "has a task that svcd cannot read, of the uid 0"),
-    (["UPDATE tasks SET enqueued_at = 'now' WHERE uid = 0"], "has a task that svcd cannot read, of the uid 0"),
+    (["UPDATE tasks SET details = 'x' WHERE uid = 0"], "has a task that svcd cannot read, with uid 0"),
+    (["UPDATE tasks SET enqueued_at = 'now' WHERE uid = 0"], "has a task that svcd cannot read, with uid 0"),
     (["UPDATE tasks SET payload = '../../../etc/passwd' WHERE status = 'enqueued'"], "lacks the documents of the task"),
     (["UPDATE tasks SET payload = 'gone' WHERE status = 'enqueued'"], "lacks the documents of the task"),
     (["UPDATE batches SET stats = 'x'"], "has a batch that svcd cannot read"),
@@ -188,7 +188,7 @@ def test_a_queue_that_svcd_did_not_write_is_refused(tmp_path: Path, files: Files
 
 
 @pytest.mark.parametrize("change, words", [
-    ("DROP TABLE forward_index", "`forward_index.docid` is missing or another one"),
+    ("DROP TABLE forward_index", "`forward_index.docid` is missing or different"),
     ("UPDATE meta SET value = '{' WHERE key = 'settings'", "it is not JSON"),
 ])
 def test_an_index_that_svcd_did_not_write_is_refused(tmp_path: Path, files: Files, change: str, words: str) -> None:
@@ -202,10 +202,10 @@ def test_an_index_that_svcd_did_not_write_is_refused(tmp_path: Path, files: File
 
 
 @pytest.mark.parametrize("name, text, words", [
-    ("VERSION", "null", "VERSION of the snapshot is `null`, expected that of an svcd"),
+    ("VERSION", "null", "VERSION of the snapshot is `null`, expected a version of svcd"),
     ("VERSION", "9" * 50_000, "VERSION of the snapshot is `9999"),
     ("VERSION", "", "VERSION of the snapshot is ``"),
-    ("VERSION", "1.0.0\n\x1b[2J", "expected that of an svcd"),
+    ("VERSION", "1.0.0\n\x1b[2J", "expected a version of svcd"),
     ("instance-uid", "me", "instance-uid of the snapshot is `me`, expected a UUID"),
     ("instance-uid", "1" * 50_000, "expected a UUID"),
 ])

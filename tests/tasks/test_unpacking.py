@@ -51,7 +51,7 @@ def test_what_the_disk_has_no_room_for_is_refused_before_it_is_written(tmp_path:
     assert "the entry `a` of the dump has 5242880 bytes" in words and "20971520 left" in words
     assert list((tmp_path / "new").iterdir()) == []
     disk["f_favail"] = 3
-    assert "no room for more files" in rejection(archive(tmp_path / "y", entry("a")), tmp_path / "other")
+    assert "cannot hold more files" in rejection(archive(tmp_path / "y", entry("a")), tmp_path / "other")
 
 
 def test_an_entry_that_says_it_is_huge_writes_nothing(tmp_path: Path) -> None:
