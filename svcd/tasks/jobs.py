@@ -2,12 +2,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from svcd.instance.instance import Instance
 from svcd.instance.queue import RunningBatch
+from svcd.instance.task_records import Batch, Task
 from svcd.tasks.batching import Kind, Plan, kind_of
-from svcd.tasks.indexing_client import IndexingProcess, Progress
+from svcd.tasks.indexing_client import IndexingProcess, Progress, ReportProgress, Step
+from svcd.tasks.shared_log import Cluster
 
 ALL_INDEXES = ""  # the index_uid of a dump, a snapshot or an export
 
@@ -40,3 +44,27 @@ class Maintenance:
     index_uid: str
     writer: IndexingProcess | None = None
     done: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass
+class RunnerContext:
+    """The state that the parts of the runner share.
+
+    cluster: the replicated log, or SingleNode without a cluster. on_batch: called with each batch that ended and its tasks;
+    on_bug: with the text of unexpected errors.
+    """
+
+    instance: Instance
+    cluster: Cluster
+    is_clustered: bool
+    on_batch: Callable[[Batch, Sequence[Task]], None]
+    on_bug: Callable[[str], None]
+    is_stopping: bool = False
+
+    def progress_of(self, job: Job) -> ReportProgress:
+        """Return a callback that publishes the progress of a batch."""
+        def progress(step: str, finished: int, total: int, above: Step | None = None) -> None:
+            job.progress(step, finished, total, above)
+            job.running.batch.progress = job.progress.view
+            self.instance.queue.listeners.notify()
+        return progress

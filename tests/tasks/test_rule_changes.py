@@ -81,10 +81,11 @@ def test_a_clear_counts_the_rules_that_were_there(harness: TaskHarness) -> None:
 def test_after_a_crash_tasks_end_with_the_outcomes_of_the_file(harness: TaskHarness) -> None:
     update(harness, "a", description="one")
     cleared = clear(harness)
-    finish, harness.runner._finish = harness.runner._finish, _crash
+    ends = harness.runner._ends
+    finish, ends.finish = ends.finish, _crash
     harness.runner.claim_next()
     harness.runner.run_claimed()
-    harness.runner._finish = finish
+    ends.finish = finish
     assert harness.bugs
     harness.bugs.clear()
     harness.restart()

@@ -242,7 +242,7 @@ def test_5_a_global_batch_is_tried_again(node: NodeHarness, played: Played, monk
     node.add(FILMS)
     node.run()
     task = node.do("taskDeletion", None, {"matchedTasks": 1, "deletedTasks": None, "originalFilter": "?uids=0"}, uids=[0])
-    complete = node.runner._complete
+    complete = node.runner._ends.complete
     failures = [OSError("full")]
 
     def once(*arguments: Any) -> None:
@@ -250,7 +250,7 @@ def test_5_a_global_batch_is_tried_again(node: NodeHarness, played: Played, monk
             raise failures.pop()
         complete(*arguments)
 
-    monkeypatch.setattr(node.runner, "_complete", once)
+    monkeypatch.setattr(node.runner._ends, "complete", once)
     with pytest.raises(OSError, match="full"):
         node.run()
     node.run()

@@ -1,0 +1,242 @@
+"""Runs batches of one index in an indexing process, and finds out whether a process that died had committed.
+
+See docs/tasks-and-batches.md#indexing-process and #commit-and-crash.
+"""
+from __future__ import annotations
+
+import errno
+import os
+import uuid as uuids
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from svcd.base import logs
+from svcd.base.errors import error_object
+from svcd.index import kept_embeddings
+from svcd.index.disk_space import MOST_BYTES
+from svcd.instance.data_folder import IndexRow, missing_file_error, note_damage
+from svcd.instance.queue import SPACE_FREEING_KINDS
+from svcd.tasks import batching
+from svcd.tasks.batch_ends import BatchEnds
+from svcd.tasks.batching import INDEX_DELETION
+from svcd.tasks.indexing_client import (
+    IndexingProcess, IndexingProcessCrashed, IndexingProcessDied, MemoryBudget, ReportProgress,
+)
+from svcd.tasks.jobs import Job, RunnerContext
+from svcd.tasks.outcomes import crash_message, failed_task, with_outcome
+
+_MOST_CRASHES = 3
+# Deaths of indexing processes in a row that are tolerated once a batch is committed, or while an unseen commit is overwritten.
+_MOST_DEATHS = 10
+
+
+class IndexBatches:
+    """Runs batches of one index.
+
+    networks: private networks that embedders may call. threads: returns how many processes a batch that starts now may use.
+    mark_stale: called with an index uid, and whether its postings should be materialized.
+    """
+
+    def __init__(self, context: RunnerContext, ends: BatchEnds, budget: MemoryBudget, networks: Sequence[str],
+                 threads: Callable[[], int], mark_stale: Callable[[str, bool], None]) -> None:
+        self._context = context
+        self._instance, self._queue, self._cluster = context.instance, context.instance.queue, context.cluster
+        self._ends = ends
+        self._budget = budget
+        self._networks = list(networks)
+        self._threads = threads
+        self._mark_stale = mark_stale
+        self._crashes: dict[int, int] = {}  # batch uid in a cluster -> number of crashes of the indexing process
+
+    def run(self, job: Job, writer: IndexingProcess) -> None:
+        """Run a batch to its end."""
+        row = self._instance.index(job.index_uid)
+        rejection = None if job.plan.shape == batching.ALREADY_APPLIED else self._rejection(job, row)
+        if rejection:
+            self._ends.finish(job, row, [failed_task(task, rejection) for task in job.running.tasks.values()], None)
+        elif job.plan.shape == INDEX_DELETION:
+            self._ends.finish_deletion(job, row)
+        else:
+            self._run_indexing(job, row, writer)
+
+    def _rejection(self, job: Job, row: IndexRow | None) -> dict[str, Any] | None:
+        """Return the error of a batch that is impossible in the present state of the index, or None."""
+        first = job.plan.tasks[0]
+        if row is None:
+            may_create = first.kind == "indexCreation" or any(batching.may_create(task) for task in job.plan.tasks)
+            return None if may_create else dict(error_object("index_not_found", f"Index `{job.index_uid}` not found."))
+        if first.kind == "indexCreation":
+            return dict(error_object("index_already_exists", f"Index `{job.index_uid}` already exists."))
+        if job.plan.shape != INDEX_DELETION and self._instance.is_lost(row.uuid):
+            return dict(missing_file_error(job.index_uid).as_json())  # creating a new file would hide the loss of the documents
+        return None
+
+    def _run_indexing(self, job: Job, row: IndexRow | None, writer: IndexingProcess) -> None:
+        uuid = self._instance.uuid_of(job.index_uid) or str(uuids.uuid4())
+        begun_at = job.running.batch.started_at
+        target = row or IndexRow(job.index_uid, uuid, begun_at, begun_at)
+        job.is_new = row is None
+        job.file = self._instance.index_path(target.uuid)
+        job.running.batch.progress = job.progress.view
+        try:
+            answer = self._answer(job, target, writer)
+        except IndexingProcessCrashed as crash:
+            self._context.on_bug(str(crash))
+            self._check_crashes(job, crash)
+            error = error_object(crash.code, crash_message(crash))
+            self._ends.finish(job, row, [failed_task(task, error) for task in job.running.tasks.values()], None)
+            self._discard_new_file(job, target)
+            return
+        if answer is not None and answer.get("needsAnswers"):
+            answer = self._answer_of_leader(job, target, writer)
+        if answer is None:
+            self._discard_new_file(job, target)
+            self._ends.give_back(job)
+        elif answer.get("isDiskFull"):
+            self._end_on_full_disk(job, row, target, answer["outcomes"])
+        elif fault := answer.get("fault"):
+            note_damage(self._instance.index_path(target.uuid), job.index_uid, fault)
+            if self._context.is_clustered:  # other nodes have a sound file
+                raise RuntimeError(f"the file of index {job.index_uid} is damaged: {fault}")
+            self._ends.finish(job, row, [with_outcome(task, outcome) for task, outcome
+                                         in zip(job.running.tasks.values(), answer["outcomes"])], None)
+            self._discard_new_file(job, target)
+        else:
+            self._finish(job, row, target, answer)
+
+    def _finish(self, job: Job, row: IndexRow | None, target: IndexRow, answer: dict[str, Any]) -> None:
+        """End a batch with the outcomes in the answer of the indexing process."""
+        job.progress.embedder_requests = answer.get("embedderRequests")
+        job.progress.figures = answer.get("figures", {})
+        outcomes = {outcome["uid"]: outcome for outcome in answer["outcomes"]}
+        others = [uid for uid in job.running.tasks if uid not in outcomes]
+        if len(others) == len(job.running.tasks):  # else the tasks would be claimed and requeued forever
+            raise RuntimeError("the indexing process answered for none of the tasks")
+        # Stored outcomes of a batch before a restart may cover fewer tasks; the other tasks are requeued.
+        if others and self._context.is_clustered:
+            raise RuntimeError(f"the file of index {job.index_uid} is ahead of the log")
+        self._queue.requeue(job.running, others)
+        ended = [with_outcome(task, outcomes[task.uid]) for task in job.running.tasks.values()]
+        self._ends.finish(job, row, ended, replace(target, primary_key=answer["primaryKey"], stats=answer["stats"]))
+        self._instance.reserve.fit(self._instance.index_path(target.uuid).stat().st_size)
+        if recovered := answer["recovered"]:
+            if job.plan.shape == batching.ALREADY_APPLIED and not recovered["unknown"]:  # usual after a crash between the commits
+                logs.info("tasks ended with the outcomes stored in their index", index=job.index_uid, tasks=len(ended))
+            else:
+                logs.warn("the file of an index is ahead of the queue", index=job.index_uid, newest_task=recovered["newest"],
+                          ended=len(ended) - recovered["unknown"], failed_as_unknown=recovered["unknown"])
+        self._mark_stale(job.index_uid, answer["needsMaterializedPostings"])
+
+    def _answer_of_leader(self, job: Job, target: IndexRow, writer: IndexingProcess) -> dict[str, Any] | None:
+        """Run a batch whose documents a service embeds: with the answers that the leader got, or as the leader."""
+        path = self._instance.index_path(target.uuid)
+        end = self._cluster.end_unless_leading(job.running.batch.uid)
+        if end is not None and end.get("payload"):
+            self._cluster.take_file(end["payload"], kept_embeddings.path_of(path))
+        answer = self._answer(job, target, writer)
+        if answer is not None and answer.get("needsAnswers"):
+            if end is None:
+                raise RuntimeError("another node is the leader now")
+            raise RuntimeError(f"the leader's answers for batch {job.running.batch.uid} do not match the inputs on this node")
+        return answer
+
+    def _check_crashes(self, job: Job, crash: IndexingProcessCrashed) -> None:
+        """Raise `crash` in a cluster unless it is the third of the batch: only a crash on every node may fail the tasks."""
+        if not self._context.is_clustered:
+            return
+        uid = job.running.batch.uid
+        self._crashes[uid] = self._crashes.get(uid, 0) + 1
+        if self._crashes[uid] < _MOST_CRASHES:
+            raise crash
+        del self._crashes[uid]
+
+    def _end_on_full_disk(self, job: Job, row: IndexRow | None, target: IndexRow, outcomes: Sequence[dict[str, Any]]) -> None:
+        """End a batch that found the disk full: tasks that free space are requeued to run alone, the others fail."""
+        # Raised to retry: once there is space, the file tells how the tasks ended. A node of a cluster waits until it has space.
+        if self._context.is_clustered or self._is_committed(job, target):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        freeing = [uid for uid, task in job.running.tasks.items() if task.kind in SPACE_FREEING_KINDS]
+        if len(freeing) < len(job.running.tasks):
+            self._queue.requeue(job.running, freeing)
+        errors = {outcome["uid"]: outcome for outcome in outcomes}
+        self._ends.finish(job, row, [with_outcome(task, errors[task.uid]) for task in job.running.tasks.values()], None)
+        self._discard_new_file(job, target)
+
+    def _discard_new_file(self, job: Job, target: IndexRow) -> None:
+        """Delete the file of an index that was not created after all."""
+        if job.is_new:
+            self._instance.remove_file(target.uuid)
+
+    def _answer(self, job: Job, target: IndexRow, writer: IndexingProcess) -> dict[str, Any] | None:
+        """Run the batch in the indexing process; return its answer, None when the batch was stopped before its commit."""
+        folder = self._queue.payload_folder
+        shape = job.plan.shape if job.plan.shape in (*batching.JOINS, INDEX_DELETION) else job.plan.tasks[0].kind
+        answers = kept_embeddings.ALONE
+        if self._context.is_clustered:
+            answers = kept_embeddings.SHARE if self._cluster.is_leading() else kept_embeddings.AWAIT
+        request = {"do": "batch", "path": str(self._instance.index_path(target.uuid)), "indexUid": job.index_uid, "shape": shape,
+                   "budget": asdict(self._budget), "threads": self._threads(), "networks": self._networks,
+                   "answers": answers, "tasks": [
+                       {"uid": task.uid, "kind": task.kind, "content": task.content, "enqueued_at": task.enqueued_at,
+                        "payload_bytes": task.payload_bytes,
+                        "payload": str(folder / task.payload) if task.payload else None} for task in job.plan.tasks]}
+        progress = self._context.progress_of(job)
+        try:
+            if job.is_canceled and not self._is_committed(job, target):
+                return None
+            return self._run_with_reserve(job, lambda more: writer.run({**request, **more}, progress))
+        except IndexingProcessDied as death:
+            if self._is_committed(job, target) or not job.is_new and self._is_committed_after_reset(job, target, writer):
+                # It died after its commit: now a new process answers with the stored outcomes.
+                return self._run_with_reserve(job, lambda more: self._run_until_one_lives(writer, {**request, **more}, progress))
+            if job.is_canceled or self._context.is_stopping:
+                return None
+            raise IndexingProcessCrashed(str(death)) from death
+
+    def _run_until_one_lives(self, writer: IndexingProcess, request: dict[str, Any], progress: ReportProgress) -> dict[str, Any]:
+        """Run a request that must be done, even if cancelations kill several processes; return its answer.
+
+        Raises IndexingProcessDied after _MOST_DEATHS deaths, or when svcd stops.
+        """
+        deaths = 0
+        while True:
+            try:
+                return writer.run(request, progress)
+            except IndexingProcessDied:
+                deaths += 1
+                if self._context.is_stopping or deaths == _MOST_DEATHS:
+                    raise
+
+    def _run_with_reserve(self, job: Job, run: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+        """Return the answer of `run`. Batches that free disk space, or are already applied, may use the reserve.
+
+        run: sends the request with the given additional members.
+        """
+        reserve = self._instance.reserve
+        if job.plan.shape != batching.ALREADY_APPLIED and not all(task.kind in SPACE_FREEING_KINDS for task in job.plan.tasks):
+            return run({})
+        with reserve.in_use():
+            free_bytes = reserve.bytes
+            reserve.make_way(MOST_BYTES)
+            answer = run({"freeBytes": free_bytes} if reserve.is_short else {})
+            if answer.get("isDiskFull") and reserve.give_up():
+                answer = run({"freeBytes": free_bytes})
+            return answer
+
+    def _is_committed(self, job: Job, target: IndexRow) -> bool:
+        applied, first = self._instance.batch_outcomes(target.uuid), job.plan.tasks[0]
+        return applied is not None and job.kind.is_recorded and applied.covers(first.uid, first.enqueued_at)
+
+    def _is_committed_after_reset(self, job: Job, target: IndexRow, writer: IndexingProcess) -> bool:
+        """Return whether a process that died had committed the batch, after an unseen commit is revealed or overwritten."""
+        if self._context.is_stopping:  # the next start checks again
+            return False
+        request = {"path": str(self._instance.index_path(target.uuid)), "do": "commitNothing"}
+        try:
+            self._run_until_one_lives(writer, request, job.progress)
+        except (IndexingProcessDied, IndexingProcessCrashed) as error:
+            if self._context.is_stopping and isinstance(error, IndexingProcessDied):
+                return False
+            self._context.on_bug(f"the log of index {job.index_uid} could not be reset: {error}")
+        return self._is_committed(job, target)
