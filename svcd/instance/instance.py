@@ -81,7 +81,13 @@ class Instance(DataFolderReader):
             undone.pop_all()
 
     def _open_parts(self, path: Path) -> None:
-        self.uid = _instance_uid(path / "instance-uid")
+        uid_file = path / "instance-uid"
+        if not files.exists(uid_file):
+            _write_text(uid_file, str(uuids.uuid4()))
+        try:
+            self.uid = str(uuids.UUID(uid_file.read_text().strip()))
+        except ValueError:
+            raise RuntimeError(f"{uid_file} is damaged: expected a UUID; delete the file, and svcd creates a new one") from None
         _write_text(path / "VERSION", f"{__version__}\n")
         self.queue = Queue(path / "instance.sqlite", self._writer, self._lock, self._readers, path / "payloads",
                            self.reserve)
@@ -330,15 +336,6 @@ def lock_folder(path: Path) -> IO[str]:
                 file.close()
                 raise FolderInUse(f"the data folder {path.parent} is in use by another svcd") from None
             time.sleep(0.01)
-
-
-def _instance_uid(path: Path) -> str:
-    if not files.exists(path):
-        _write_text(path, str(uuids.uuid4()))
-    try:
-        return str(uuids.UUID(path.read_text().strip()))
-    except ValueError:
-        raise RuntimeError(f"{path} is damaged: expected a UUID; delete the file, and svcd creates a new one") from None
 
 
 def _write_text(path: Path, text: str) -> None:

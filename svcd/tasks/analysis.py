@@ -70,7 +70,11 @@ class Analysis:
         portion = EncodedPortion()
         for document, docid, has_other_words in documents:
             if has_other_words:
-                portion.add(*(self._flat(document) or self._nested(document)), docid)
+                encoded = self._flat(document)
+                if encoded is None:
+                    words = {name: attribute_words(terms) for name, terms in self.positions(document).items()}
+                    encoded = words, encoded_values(self.values(document))
+                portion.add(*encoded, docid)
             else:
                 portion.add(None, encoded_values(self.values(document)), docid)
         return portion.documents
@@ -94,10 +98,6 @@ class Analysis:
             if encoded.values:
                 values[name] = encoded.values
         return words, values
-
-    def _nested(self, document: Mapping[str, Any]) -> tuple[dict[str, AttributeWords], Values]:
-        words = {name: attribute_words(terms) for name, terms in self.positions(document).items()}
-        return words, encoded_values(self.values(document))
 
     def encoded_texts(self, texts: Sequence[DocumentText]) -> EncodedDocuments:
         """Encode documents given as JSON texts."""

@@ -17,8 +17,9 @@ import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,7 @@ def write_archive(request: Mapping[str, Any], progress: Progress) -> dict[str, A
     partial = Path(request["partial"])
     try:
         partial.parent.mkdir(parents=True, exist_ok=True)
-        opened = _uploaded_archive(request) if request.get("store") else _archive_file(partial)
-        _WRITERS[request["archive"]](request, opened, progress)
+        _WRITERS[request["archive"]](request, _opened_archive(request, partial), progress)
     except ApiError as error:
         return {"error": dict(error.as_json())}
     except (OSError, sqlite3.OperationalError) as error:
@@ -119,30 +119,24 @@ class _Archive:
 
 
 @contextmanager
-def _archive_file(path: Path) -> Iterator[_Archive]:
-    """Open an archive in a file; it is complete and synced when the block ends."""
-    with path.open("wb") as file:
-        with _packed_archive(file, _LEVEL, path.parent) as archive:
-            yield archive
-        file.flush()
-        os.fsync(file.fileno())
+def _opened_archive(request: Mapping[str, Any], partial: Path) -> Iterator[_Archive]:
+    """Open an archive in a file, or as an upload; when the block ends, it is complete and synced, or uploaded."""
+    file: Any
+    level, folder, is_upload = _LEVEL, partial.parent, bool(request.get("store"))
+    with ExitStack() as stack:
+        if is_upload:
+            from svcd.tasks.uploads import uploaded  # imported late: it loads the HTTP client
 
-
-@contextmanager
-def _uploaded_archive(request: Mapping[str, Any]) -> Iterator[_Archive]:
-    """Open an archive that is uploaded while it is written; the upload is complete when the block ends."""
-    from svcd.tasks.uploads import uploaded  # imported late: it loads the HTTP client
-
-    with (uploaded(request) as file,
-          _packed_archive(file, request["store"]["level"], Path(request["folder"])) as archive):
-        yield archive
-
-
-@contextmanager
-def _packed_archive(file: Any, level: int, folder: Path) -> Iterator[_Archive]:
-    with (gzip.GzipFile("", "wb", level, file) as packed,
-          tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as tar):
-        yield _Archive(tar, folder)
+            level, folder = request["store"]["level"], Path(request["folder"])
+            file = stack.enter_context(uploaded(request))
+        else:
+            file = stack.enter_context(partial.open("wb"))
+        with (gzip.GzipFile("", "wb", level, file) as packed,
+              tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as tar):
+            yield _Archive(tar, folder)
+        if not is_upload:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 _OpenArchive = AbstractContextManager[_Archive]
@@ -214,7 +208,9 @@ def _add_queue(archive: _Archive, folder: Path, request: Mapping[str, Any], prog
         ended: list[Task] = []
         archive.add_lines("tasks/queue.jsonl", _task_lines(connection, own, ended))
         progress("dump the batches", 0, 1)
-        archive.add_lines("batches/queue.jsonl", _batch_lines(connection, own, ended))
+        batches = chain(stored_batches(connection), (replace(
+            own, details=task.details or {}, stats=views.batch_stats([task]), finished_at=task.finished_at) for task in ended))
+        archive.add_lines("batches/queue.jsonl", map(dump_lines.batch_line, batches))
         connection.execute("ROLLBACK")
 
 
@@ -260,13 +256,6 @@ def _task_lines(connection: sqlite3.Connection, own: Batch, ended: list[Task]) -
                            started_at=own.started_at, finished_at=quantities.now())
             ended.append(task)
         yield dump_lines.task_line(task)
-
-
-def _batch_lines(connection: sqlite3.Connection, own: Batch, ended: list[Task]) -> Iterator[dict[str, Any]]:
-    yield from map(dump_lines.batch_line, stored_batches(connection))
-    for task in ended:
-        yield dump_lines.batch_line(replace(own, details=task.details or {}, stats=views.batch_stats([task]),
-                                            finished_at=task.finished_at))
 
 
 def _add_indexes(archive: _Archive, data_folder: DataFolderReader, progress: Progress) -> None:

@@ -97,7 +97,17 @@ class _Import:
             found = f"the version {quoted_name(version)}" if isinstance(version, str) else "no version"
             raise ArchiveRefused(f"the dump has {found}, expected V1 to {VERSION}")
         if version != VERSION:
-            self._convert(version)
+            malformed = f"the dump is not a valid dump of version {version}"
+            try:
+                old_dumps.convert_to_version_6(self._dump, version)
+            except MALFORMED as error:
+                raise ArchiveRefused(f"{malformed}: {describe(error)}") from error
+            except OSError as error:
+                if not is_fault_of_archive(error):
+                    raise
+                place = os.path.relpath(error.filename, self._dump) if error.filename else ""
+                raise ArchiveRefused(f"{malformed}: {quoted_name(place)} is missing, exists twice, or is not a file of its "
+                                     "kind") from error
         self._data.mkdir()
         try:
             uid = dump_lines.uid_of(self._read("instance_uid.uuid", _MOST_UID).decode().strip())
@@ -113,20 +123,6 @@ class _Import:
             raise ArchiveRefused("the dump has two indexes, tasks, batches or keys of the same uid") from error
         finally:
             instance.close()
-
-    def _convert(self, version: str) -> None:
-        """Convert the unpacked dump to the present version. Raises ArchiveRefused, OSError."""
-        malformed = f"the dump is not a valid dump of version {version}"
-        try:
-            old_dumps.convert_to_version_6(self._dump, version)
-        except MALFORMED as error:
-            raise ArchiveRefused(f"{malformed}: {describe(error)}") from error
-        except OSError as error:
-            if not is_fault_of_archive(error):
-                raise
-            place = os.path.relpath(error.filename, self._dump) if error.filename else ""
-            raise ArchiveRefused(f"{malformed}: {quoted_name(place)} is missing, exists twice, or is not a file of its "
-                                 "kind") from error
 
     def _restore(self, instance: Instance) -> None:
         webhooks = self._object("webhooks.json", {}).get("webhooks", {})
@@ -310,8 +306,8 @@ def _check(path: Path, data: Path) -> None:
     """Check the unpacked folder, and upgrade it by opening it. Raises ArchiveRefused, schema.NewerFormat."""
     version = _text(data, _VERSION)
     if not (data / _INSTANCE).is_file():
-        writer = f", but of version {quoted_name(version)}" if version else ""
-        raise ArchiveRefused(f"{path} is not a snapshot of svcd{writer}: it lacks the entry `{_INSTANCE}`. To import the data of "
+        origin = f", but of version {quoted_name(version)}" if version else ""
+        raise ArchiveRefused(f"{path} is not a snapshot of svcd{origin}: it lacks the entry `{_INSTANCE}`. To import the data of "
                              "another engine, use one of its dumps and --import-dump")
     if version is not None and not _RELEASE.fullmatch(version):
         raise ArchiveRefused(f"{_VERSION} of the snapshot is {quoted_name(version)}, expected a version of svcd, such as 1.0.0")
@@ -324,7 +320,16 @@ def _check(path: Path, data: Path) -> None:
         instance.keys.read()
         instance.network()
         for row in instance.list_indexes(with_hidden=True)[0]:
-            _check_index(instance, row)
+            file = instance.index_path(row.uuid)
+            if not file.is_file():
+                raise ArchiveRefused(f"the snapshot lacks the file of the index {quoted_name(str(row.uid))}")
+            _check_file(file, f"indexes/{file.name}", schema.INDEX)
+            if row.uid != RULES_INDEX_UID:
+                checked_index_uid(row.uid)
+            with closing(open_writer(file)) as writer:  # a reader would leave a write-ahead log in the folder
+                stored = writer.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
+            if stored and not isinstance(loads_wrapped(stored[0]), dict):
+                raise ArchiveRefused(f"indexes/{file.name} of the snapshot has settings that are not an object")
 
 
 def _text(data: Path, name: str) -> str | None:
@@ -379,16 +384,3 @@ def _check_rows(data: Path) -> None:
     if malformed_uuids:
         raise ArchiveRefused(f"{_INSTANCE} of the snapshot names a file of an index {quoted_name(str(malformed_uuids[0]))}, "
                              "expected a UUID")
-
-
-def _check_index(instance: Instance, row: IndexRow) -> None:
-    path = instance.index_path(row.uuid)
-    if not path.is_file():
-        raise ArchiveRefused(f"the snapshot lacks the file of the index {quoted_name(str(row.uid))}")
-    _check_file(path, f"indexes/{path.name}", schema.INDEX)
-    if row.uid != RULES_INDEX_UID:
-        checked_index_uid(row.uid)
-    with closing(open_writer(path)) as writer:  # a reader would leave a write-ahead log in the folder
-        stored = writer.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
-    if stored and not isinstance(loads_wrapped(stored[0]), dict):
-        raise ArchiveRefused(f"indexes/{path.name} of the snapshot has settings that are not an object")

@@ -50,31 +50,27 @@ def pack_bitmap(numbers: Iterable[int]) -> bytes:
 def unpack_bitmap(content: bytes) -> list[int]:
     """Return the numbers of a set, ascending. Raises Malformed."""
     try:
-        return _unpacked(content)
+        (cookie,), at = struct.unpack_from("<I", content), 4
+        runs = 0  # a bit for each container that is written as runs
+        if cookie & 0xFFFF == _WITH_RUNS:
+            count = (cookie >> 16) + 1
+            size = (count + 7) // 8
+            runs, at = int.from_bytes(content[at:at + size], "little"), at + size
+        elif cookie == _WITHOUT_RUNS:
+            (count,), at = struct.unpack_from("<I", content, at), at + 4
+        else:
+            raise Malformed(f"a set of tasks begins with {cookie}, expected {_WITHOUT_RUNS} or {_WITH_RUNS}")
+        heads = [struct.unpack_from("<HH", content, at + 4 * place) for place in range(count)]
+        at += 4 * count
+        if cookie == _WITHOUT_RUNS or count >= _FEWEST_WITH_OFFSETS:
+            at += 4 * count  # offsets are redundant: containers are contiguous
+        numbers: list[int] = []
+        for place, (high, last) in enumerate(heads):
+            lows, at = _lows(content, at, last + 1, bool(runs >> place & 1))
+            numbers += [high << 16 | low for low in lows]
+        return numbers
     except struct.error:
         raise Malformed("the bytes of a set of tasks end too early") from None
-
-
-def _unpacked(content: bytes) -> list[int]:
-    (cookie,), at = struct.unpack_from("<I", content), 4
-    runs = 0  # a bit for each container that is written as runs
-    if cookie & 0xFFFF == _WITH_RUNS:
-        count = (cookie >> 16) + 1
-        size = (count + 7) // 8
-        runs, at = int.from_bytes(content[at:at + size], "little"), at + size
-    elif cookie == _WITHOUT_RUNS:
-        (count,), at = struct.unpack_from("<I", content, at), at + 4
-    else:
-        raise Malformed(f"a set of tasks begins with {cookie}, expected {_WITHOUT_RUNS} or {_WITH_RUNS}")
-    heads = [struct.unpack_from("<HH", content, at + 4 * place) for place in range(count)]
-    at += 4 * count
-    if cookie == _WITHOUT_RUNS or count >= _FEWEST_WITH_OFFSETS:
-        at += 4 * count  # offsets are redundant: containers are contiguous
-    numbers: list[int] = []
-    for place, (high, last) in enumerate(heads):
-        lows, at = _lows(content, at, last + 1, bool(runs >> place & 1))
-        numbers += [high << 16 | low for low in lows]
-    return numbers
 
 
 def _lows(content: bytes, at: int, size: int, is_runs: bool) -> tuple[Sequence[int], int]:

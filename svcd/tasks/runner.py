@@ -150,7 +150,10 @@ class Runner:
     def _dispatch(self) -> None:
         while True:
             with self._changed:
-                is_quiet = not self._changed.wait_for(lambda: self._context.is_stopping or self._is_woken, self._time_to_look())
+                # Seconds until a batch or maintenance may start if nothing else happens; None: neither.
+                times = [self._quiet_s] if self._stale != {} and not self._busy else []
+                within_s = min([*times, *filter(None, [self._time_to_overtaking()])], default=None)
+                is_quiet = not self._changed.wait_for(lambda: self._context.is_stopping or self._is_woken, within_s)
                 self._is_woken = False
                 if self._context.is_stopping:
                     return
@@ -208,11 +211,6 @@ class Runner:
         """Return the seconds until a batch may start beside the running batches; 0: now. Under the lock."""
         return batching.seconds_until_overtaking(
             [job.started for job in self._running_jobs()], self._clock(), self._parallel_after_s)
-
-    def _time_to_look(self) -> float | None:
-        """Return the seconds until a batch or maintenance may start if nothing else happens; None: neither. Under the lock."""
-        times = [self._quiet_s] if self._stale != {} and not self._busy else []
-        return min([*times, *filter(None, [self._time_to_overtaking()])], default=None)
 
     def _start_batch(self, tasks: Sequence[Task], shape: str, strategy: str) -> bool:
         """Start a batch that no log has begun; return True."""
