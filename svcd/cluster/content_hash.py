@@ -11,7 +11,8 @@ from contextlib import closing
 from pathlib import Path
 
 from svcd.index.connections import open_reader
-from svcd.instance.instance import Instance, stored_outcomes
+from svcd.instance.instance import Instance
+from svcd.instance.unlisted_files import stored_outcomes
 
 PAUSE_S = 1.0
 _BYTES = 16

@@ -21,7 +21,8 @@ from typing import IO
 from svcd import __version__
 from svcd.index.connections import open_reader
 from svcd.instance import applied_log
-from svcd.instance.instance import Instance, stored_outcomes
+from svcd.instance.instance import Instance
+from svcd.instance.unlisted_files import stored_outcomes
 
 _LEVEL = 1
 _FOLDER = "cluster-copies"

@@ -135,11 +135,7 @@ class Queue:
         """
         task = replace(draft, uid=self._highest("SELECT max(uid) FROM tasks") + 1, enqueued_at=moment)
         self._last_moment = max(self._last_moment, moment)
-        self._writer.execute(
-            "INSERT INTO tasks(uid, kind, index_uid, status, enqueued_at, details, content, payload, payload_bytes, "
-            "custom_metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (task.uid, task.kind, task.index_uid, ENQUEUED, task.enqueued_at, _text(task.details), _text(task.content),
-             task.payload, task.payload_bytes, task.custom_metadata))
+        insert_tasks(self._writer, [task])
         return task
 
     def check_space(self, kind: str) -> None:
@@ -451,11 +447,7 @@ class Queue:
 
     def finish(self, connection: sqlite3.Connection, running: RunningBatch, finished: Sequence[Task]) -> None:
         """Inside finishing(): store a batch and the end of its tasks. Call forget() after the commit."""
-        batch = running.batch
-        connection.execute(
-            f"INSERT INTO batches({_BATCH_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (batch.uid, batch.started_at, batch.strategy, _text(batch.details), _text(batch.stats), batch.finished_at,
-             batch.earliest_enqueued_at, batch.latest_enqueued_at))
+        insert_batches(connection, [running.batch])
         self.store(connection, finished)
 
     def store(self, connection: sqlite3.Connection, tasks: Iterable[Task]) -> None:
@@ -532,6 +524,25 @@ def _remove_quietly(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         logs.warn("a payload could not be deleted", file=path.name, reason=error.strerror)
+
+
+def insert_tasks(connection: sqlite3.Connection, tasks: Iterable[Task]) -> None:
+    """Insert tasks with their uids; payloads of enqueued tasks must already be in the payload folder."""
+    connection.executemany(
+        "INSERT INTO tasks(uid, batch_uid, index_uid, status, kind, canceled_by, details, error, content, payload, "
+        "payload_bytes, custom_metadata, enqueued_at, started_at, finished_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        ((task.uid, task.batch_uid, task.index_uid, task.status, task.kind, task.canceled_by, _text(task.details),
+          _text(task.error), _text(task.content), task.payload, task.payload_bytes, task.custom_metadata,
+          task.enqueued_at, task.started_at, task.finished_at) for task in tasks))
+
+
+def insert_batches(connection: sqlite3.Connection, batches: Iterable[Batch]) -> None:
+    """Insert finished batches with their uids."""
+    connection.executemany(
+        f"INSERT INTO batches({_BATCH_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        ((batch.uid, batch.started_at, batch.strategy, _text(batch.details), _text(batch.stats), batch.finished_at,
+          batch.earliest_enqueued_at, batch.latest_enqueued_at) for batch in batches))
 
 
 def stored_tasks(connection: sqlite3.Connection) -> Iterator[Task]:

@@ -24,7 +24,8 @@ from svcd.index import schema
 from svcd.index.connections import open_reader, open_writer, sync_tree, write_transaction
 from svcd.instance import applied_log, network
 from svcd.instance.data_folder import IndexRow, is_hidden
-from svcd.instance.instance import Instance, add_batches, add_features, add_keys, add_tasks, set_network
+from svcd.instance.instance import Instance, add_features, add_keys, set_network
+from svcd.instance.queue import insert_batches, insert_tasks
 from svcd.instance.task_records import ENQUEUED, STATUSES, Task
 from svcd.instance.webhooks import MAX_WEBHOOKS
 from svcd.rules.stored import INDEX_UID as RULES_INDEX_UID
@@ -149,8 +150,8 @@ class _Import:
                     instance.create_index(connection, self._index(instance, folder))
                 elif folder.name.endswith(_RULES_SUFFIX):  # other hidden indexes are not imported
                     instance.create_index(connection, self._index(instance, folder, RULES_INDEX_UID))
-            add_batches(connection, self._lines("batches/queue.jsonl", dump_lines.batch_of))
-            add_tasks(connection, (
+            insert_batches(connection, self._lines("batches/queue.jsonl", dump_lines.batch_of))
+            insert_tasks(connection, (
                 self._with_payload(instance, task) for task in self._lines("tasks/queue.jsonl", dump_lines.task_of)))
 
     def _restore_chats(self, instance: Instance) -> None:
