@@ -34,7 +34,7 @@ from svcd.http.message import media_type
 from svcd.schema.ranking_rules import RULE_NAMES
 
 if TYPE_CHECKING:
-    from svcd.api.routes import Context, Route
+    from svcd.api.context import Context
     from svcd.http.message import Request
 
 
@@ -89,7 +89,7 @@ def _flat(value: Any) -> list[Any]:
 
 
 def _is_mixed(parts: Sequence[Any]) -> bool:
-    """Are there whole expressions inside an array?"""
+    """Return whether an array contains whole expressions."""
     return any(isinstance(part, str) and (" AND " in part or " OR " in part) for part in parts)
 
 
@@ -452,9 +452,9 @@ class Usage:
             agents = state["user_agent"]
             agents[program] = agents.get(program, 0) + 1
 
-    def note(self, route: Route, ctx: Context) -> None:
+    def note(self, route: Key, ctx: Context) -> None:
         """Count the values of a decoded request. Errors are logged, and never fail the request."""
-        note = update_of_route((route.method, route.path))
+        note = update_of_route(route)
         if note is None:
             return
         try:
@@ -463,7 +463,7 @@ class Usage:
                 if NAMES in self._state:
                     self._count_names()
         except Exception as bug:
-            logs.failure("usage was not counted", bug, route=route.path)
+            logs.failure("usage was not counted", bug, route=route[1])
 
     def chat_began(self, model: str, messages: int, milliseconds: float) -> None:
         """Count a chat whose stream has begun; others are refused, and not counted here."""

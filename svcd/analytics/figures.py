@@ -1,8 +1,8 @@
 """FIGURES: the one table of the usage report; every figure of a report is a row here.
 
-A row has the group (event) of the figure, its kind, and the words it may have. The kind says how values are added, how
-the states of several processes are joined, and what is shown. No kind holds free text, so no text of a query,
-document, name, key or host can be in a report. See docs/tasks-and-batches.md#usage-report.
+A row has the group (event) of the figure, its kind, and the words it may have. The kind decides how values are added, how
+the states of several processes are joined, and how the figure is shown. No kind holds free text, so a report cannot contain
+the text of a query, a document, a name, a key or a host. See docs/tasks-and-batches.md#usage-report.
 """
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _mean(sum_and_count: list[float]) -> float:
 
 
 def _extremes_of_both(one: list[float] | None, other: list[float] | None) -> list[float] | None:
-    """Of two lists of numbers: minimum, maximum, sum, count; None for no numbers."""
+    """[minimum, maximum, sum, count] of two such lists together; None stands for a list without numbers."""
     if one is None or other is None:
         return one or other
     return [min(one[0], other[0]), max(one[1], other[1]), one[2] + other[2], one[3] + other[3]]
@@ -157,7 +157,7 @@ def _infos(names: str, words: Iterable[str] = ()) -> list[Figure]:
 LEFT_OUT = {  # figures of the specification that would be the same in every report, with the reason
     "infos.gpu_enabled": "svcd never uses a graphics processor",
     "infos.ssl_ocsp_path": "the option refuses the start",
-    "infos.experimental_replication_parameters": "there is no such option: uids of tasks are given out by the queue",
+    "infos.experimental_replication_parameters": "svcd does not have this option: the queue assigns the uids of tasks",
 }
 FIGURES: dict[str, Figure] = {row.name: row for row in (
     *_rows("instance", NOW, "context.app.version", is_version=True),
@@ -276,7 +276,7 @@ def nothing() -> State:
 
 
 def joined(one: State, other: State) -> State:
-    """The state of the requests of both; those of `other` came later."""
+    """The state of the requests of `one` and, later, `other`."""
     return {name: row.kind.joined(one[name], other[name]) for name, row in FIGURES.items()}
 
 
@@ -299,7 +299,7 @@ def model_family(name: str) -> str:
     return next((family for family in MODELS if name.startswith(family)), _OTHER)
 
 
-# Counting: what a value of a request adds to a figure.
+# Functions that add a value of a request to a figure.
 
 FigureUpdate = Callable[[State, Any], None]
 # Not a figure: (figure, name) pairs of the present request, to be counted once per name and dropped (see Usage).
@@ -307,7 +307,7 @@ NAMES = "names"
 
 
 def adds(figure: str, measure: Callable[[Any], Any] | None = None) -> FigureUpdate:
-    """Adds a value to a figure as its kind says. measure: value -> what is added; default: that of the kind."""
+    """Return a function that adds a value to a figure. measure: maps the value to the added one; by default that of its kind."""
     kind = FIGURES[figure].kind
     measured = measure or kind.measure
 

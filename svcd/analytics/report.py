@@ -70,7 +70,7 @@ class UsageReport:
                 self._changed.notify_all()
 
     def step(self) -> float:
-        """Send what is due; returns seconds until the next report."""
+        """Send the reports that are due. Return the seconds until the next one."""
         if self._now() >= self._due:
             self._due = self._now() + int(EVERY_S * quantities.SECOND)
             for event, properties in self._figures().items():

@@ -41,7 +41,7 @@ class ActiveRules:
         return None if found is None or rules is None else QueryRules(found, repr((rules.key, rules.interval(moment))))
 
     def _rules(self) -> RuleSet | None:
-        """The rules as they are now; None without any."""
+        """The current rules, compiled if they have changed; None if the instance has no rules."""
         state = self._instance.index_state(INDEX_UID)
         if state is None:
             return None

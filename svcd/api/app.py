@@ -7,72 +7,29 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import (
-    cluster,
-    chats,
-    documents,
-    event_streams,
-    export,
-    facet_search,
-    indexes,
-    instance,
-    keys,
-    metrics,
-    multi_search,
-    network,
-    openapi,
-    page,
-    render,
-    search,
-    search_rules,
-    settings,
-    similar,
-    tasks,
-    waiting,
-    webhooks,
+    chats, cluster, documents, event_streams, export, facet_search, indexes, instance, keys, metrics, multi_search, network,
+    openapi, page, render, search, search_rules, settings, similar, tasks, waiting, webhooks,
 )
-from svcd.api.admission import OneByOne, SearchCache, SearchQueue
+from svcd.api.admission import OneByOne
 from svcd.api.bodies import json_value, read_body
-from svcd.api.chat_state import Chats
-from svcd.api.query_embedding import QueryEmbedding, no_services
-from svcd.api.routes import (
-    JSON,
-    Context,
-    Fields,
-    HandlerResult,
-    Match,
-    Report,
-    Route,
-    Stream,
-    Table,
-    Text,
-    Traffic,
-    UsageCounter,
-    Value,
-    global_client,
-)
-from svcd.api.streaming import ConcurrencyLimit
-from svcd.auth.keys import ALL_PERMITTED, Keys, Permission
+from svcd.api.context import Context
+from svcd.api.routes import JSON, Fields, HandlerResult, Match, Route, Stream, Table, Text, Value
+from svcd.auth.keys import ALL_PERMITTED, Permission
 from svcd.base import logs
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
-from svcd.http.message import BodyMemory, HttpError, Request, Response, media_type
+from svcd.http.message import HttpError, Request, Response, media_type
 from svcd.index.disk_space import disk_full_error, is_disk_failure, lacks_room
 from svcd.validation import checked_index_uid, decode_body, decode_query, decode_value, features
 
 if TYPE_CHECKING:
-    from svcd.api.active_rules import ActiveRules
-    from svcd.api.cluster import ClusterView
-    from svcd.api.personalization import Personalization
-    from svcd.embedding import Embedders
-    from svcd.instance.instance import Instance
-    from svcd.remote.client import Client
-    from svcd.remote.reranking import Reranker
+    from svcd.api.admission import SearchCache, SearchQueue
+    from svcd.api.context import Services
 
 _DECLARED = (
     *page.ROUTES, *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
@@ -96,9 +53,7 @@ _FILTERED_TOKEN = ("The provided tenant token is invalid. Its rules have a filte
                    "join to what is asked for here.")
 # Bytes of a body above which one is decoded at a time: each MB takes 5 to 10 ms, in which no other thread runs.
 LARGE_BODY = 1 << 18
-# Bytes of the answers of all multi-searches of a process together.
-ANSWER_MEMORY = 2 * multi_search.MAX_ANSWER
-# Characters of a message that are sent: many messages repeat what was received, which may be long.
+# Longer error messages are cut: many messages repeat a part of the request, which may be long.
 _MAX_MESSAGE = 100_000
 _SYSTEM_ERRORS = {  # errno: code
     errno.EMFILE: "too_many_open_files",
@@ -109,77 +64,42 @@ _SYSTEM_ERRORS = {  # errno: code
 class App:
     """The HTTP interface of one instance; the HTTP server calls `answer`."""
 
-    def __init__(self, instance: Instance, runner: Any, keys: Keys, searches: SearchQueue,
-                 traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
-                 broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None,
-                 streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None,
-                 make_embedders: Callable[[], Embedders] = no_services, make_client: Callable[[], Client] = global_client,
-                 make_reranker: Callable[[], Reranker] | None = None, shows_page: bool = False,
-                 node: ClusterView | None = None, renames_by_patch: bool = False) -> None:
-        """traffic: where requests are counted; reports: fetches the counters of the other processes of the instance.
-        broadcast: sends them a command (svcd.cli.search_worker).
-
-        streams, waiting_writes, large: how many there may be at once. usage: where they are counted for a usage report.
-        make_embedders: called when the first query is embedded. make_client: called with the first call to another host.
-        make_reranker: when the first search is personalized; None if searches are not. shows_page: do browsers get the page at
-        `/`? node: what tells of the cluster, in the main process of a node. renames_by_patch: does `PATCH
-        /indexes/{index_uid}` take a new uid?
-        """
-        self._instance = instance
-        self._runner = runner
-        self._keys = keys
-        self._searches = searches
-        self._table = Table(indexes.with_renaming(ROUTES) if renames_by_patch else ROUTES)
-        self._traffic = traffic or Traffic()
-        self._reports = reports
-        self._broadcast = broadcast
-        self._streams = ConcurrencyLimit(streams)
-        self._large_answers = ConcurrencyLimit(large, "large answers")
-        self._large_bodies = OneByOne(searches)
-        self._answer_memory = BodyMemory(ANSWER_MEMORY, "large answers")
-        self._waiting_writes = ConcurrencyLimit(waiting_writes, "requests that wait for a task")
-        self.usage = usage
-        self.search_cache = SearchCache(lambda: instance.answer_limit)
-        self._embedding = QueryEmbedding(searches, make_embedders)
-        self._client = lru_cache(make_client)
-        self._active_rules: ActiveRules | None = None
-        self._chats = Chats()
-        self._personalization = None if make_reranker is None else _personalization(searches, make_reranker)
-        self._shows_page = shows_page
-        self._node = node
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self._data_folder = services.data_folder
+        self._table = Table(indexes.with_renaming(ROUTES) if services.renames_by_patch else ROUTES)
+        self._large_bodies = OneByOne(services.searches)
         self._is_damage_logged = False
 
     @property
     def searches(self) -> SearchQueue:
         """The queue of searches of this process."""
-        return self._searches
+        return self.services.searches
 
-    def active_rules(self) -> ActiveRules:
-        """The search rules of the instance."""
-        if self._active_rules is None:
-            from svcd.api.active_rules import ActiveRules  # imported late: most instances have no search rules
-
-            self._active_rules = ActiveRules(self._instance)
-        return self._active_rules
+    @property
+    def search_cache(self) -> SearchCache:
+        """The hits of earlier searches of this process."""
+        return self.services.search_cache
 
     def share(self, processes: int) -> None:
-        """Keep to an equal part of what so many processes may do and hold together: searches, and what readers cache."""
-        self._searches.share(processes)
-        self._instance.share_cache(processes)
+        """Use an equal part of the searches and cached bytes that `processes` processes may have together."""
+        self.services.searches.share(processes)
+        self._data_folder.share_cache(processes)
 
     def answer(self, request: Request) -> Response:
         """The response to a request; never raises."""
         started = time.perf_counter()
         matched = self._table.match(request.method, request.segments)
         method, path = self._names(request, matched)
-        # All requests are counted; only those that begin while the feature is on are timed.
-        timing = self._traffic.timing(method, path) if self._instance.is_enabled("metrics") else None
+        # Every request is counted. A request is timed if the feature is on when it begins.
+        traffic = self.services.traffic
+        timing = traffic.timing(method, path) if self._data_folder.is_enabled("metrics") else None
         response = self._answer(request, matched)
-        self._traffic.count(method, path, response.status)
+        traffic.count(method, path, response.status)
         if timing is not None:
-            self._traffic.note(timing, time.perf_counter() - started)
-        if self.usage is not None:
-            self.usage.answered(request, response.status, time.perf_counter() - started)
+            traffic.note(timing, time.perf_counter() - started)
+        if self.services.usage is not None:
+            self.services.usage.answered(request, response.status, time.perf_counter() - started)
         return response
 
     def _names(self, request: Request, matched: Match | None) -> tuple[str, str]:
@@ -193,8 +113,8 @@ class App:
         except ApiError as error:
             return error_answer(error)
         except Exception as error:  # a bug or a broken machine: the traceback goes to the log only
-            known = _system_error(error, self._instance.path)
-            if known.code == "internal" and (fault := self._instance.instance_fault(error)) is not None:
+            known = _system_error(error, self._data_folder.path)
+            if known.code == "internal" and (fault := self._data_folder.instance_fault(error)) is not None:
                 known = self._instance_error(fault)
             if known.code == "internal":
                 logs.failure("request failed", error, method=request.method, path=_shown_path(request))
@@ -218,26 +138,17 @@ class App:
 
         permission = check_permission()
         query, wait_s = waiting.extract_wait(route, request.query) if request.query else ("", 0.0)
-        ctx = Context(
-            instance=self._instance, runner=self._runner, searches=self._searches, request=request,
-            permission=permission, query=_query(route, query), body=self._body(route, request), traffic=self._traffic,
-            reports=self._reports, keys=self._keys, broadcast=self._broadcast, streams=self._streams,
-            recheck_permission=check_permission,
-            search_cache=self.search_cache, large_answers=self._large_answers,
-            answer_memory=self._answer_memory, embedding=self._embedding,
-            client=self._client, active_rules=self.active_rules, chats=self._chats, usage=self.usage,
-            personalization=self._personalization,
-            shows_page=self._shows_page, cluster=self._node,
-        )
+        ctx = Context(self.services, request, permission, check_permission, query=_query(route, query),
+                      body=self._body(route, request))
         if route.feature:
-            features.require(self._instance.features(), *route.feature)
+            features.require(self._data_folder.features(), *route.feature)
         ctx.path = {name: _PATH_CHECKS.get(name, str)(text) for name, text in raw_path.items()}
-        if self.usage is not None:
-            self.usage.note(route, ctx)
+        if self.services.usage is not None:
+            self.services.usage.note((route.method, route.path), ctx)
         if cluster.AFTER_TASK in request.headers:
-            cluster.wait_for_task(self._instance, request, self._waiting_writes)
+            cluster.wait_for_task(ctx)
         answer = route.run(ctx)
-        return _encoded(waiting.wait_for_task(ctx, answer, wait_s, self._waiting_writes) if wait_s else answer)
+        return _encoded(waiting.wait_for_task(ctx, answer, wait_s) if wait_s else answer)
 
     def _body(self, route: Route, request: Request) -> Any:
         """The decoded body of a request."""
@@ -257,7 +168,7 @@ class App:
     def _permission(self, route: Route, index_uid: str | None, request: Request) -> Permission:
         permission = ALL_PERMITTED
         for action in route.actions:  # each of them must be open to the same key
-            permission = self._keys.check(action, index_uid, request.headers.get("authorization"))
+            permission = self.services.keys.check(action, index_uid, request.headers.get("authorization"))
         if permission.has_filters and not route.joins_rules:
             raise ApiError("invalid_api_key", _FILTERED_TOKEN)
         return permission
@@ -278,12 +189,6 @@ class App:
         else:
             reason = f"There is no route `{path}`. `GET /openapi.json` describes all of them."
         return error_answer(HttpError(status, reason, headers))
-
-
-def _personalization(searches: SearchQueue, make_reranker: Callable[[], Reranker]) -> Personalization:
-    from svcd.api.personalization import Personalization  # loaded only where searches are personalized
-
-    return Personalization(searches, make_reranker)
 
 
 def _shown_path(request: Request) -> str:

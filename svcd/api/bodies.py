@@ -35,7 +35,7 @@ def json_value(content: bytes, most: int = MAX_VALUES) -> Any:
 
 
 def check_size(content: bytes, most: int) -> None:
-    """Raise payload_too_large for more than so many values, JsonError for what is wrong before them."""
+    """Raise payload_too_large for more than `most` JSON values, JsonError for a syntax error before that many."""
     if not json_text.has_at_most(content, most):
         raise ApiError("payload_too_large", "The provided payload reached the size limit. The maximum accepted number "
                                             f"of values in a payload of this kind is {most}.")
@@ -50,11 +50,11 @@ def json_errors_as_api_errors() -> Iterator[None]:
         raise ApiError("malformed_payload", f"The json payload provided is malformed. `{error}`.") from None
 
 
-# Bodies that must be a list. Errors name what was found, and its position, as serde_json does: clients expect those words.
+# Bodies that must be a list. As serde_json does, errors name the value found and its position: clients expect these messages.
 
 _BLANKS = b" \t\n\r"
 _PORTION = 1 << 16  # characters of a list that are decoded together
-_LONGEST_FOUND = 10_000  # characters of a text that is no list
+_LONGEST_FOUND = 10_000  # characters of a body that is not a list
 
 
 def read_sequence(request: Request, most: int) -> Iterator[list[Any]]:
@@ -81,13 +81,13 @@ def _sequence(content: bytes, most: int) -> Iterator[list[Any]]:
         return
     except ValueError:
         pass
-    raise json_text.fault_in(content) or ValueError("the scanner finds no fault in what the decoder refuses")
+    raise json_text.fault_in(content) or ValueError("the scanner accepts a text that the decoder rejects")
 
 
 def _portions(text: str) -> Iterator[list[Any]]:
     """The items of a list, portion by portion; ValueError where something is wrong.
 
-    A portion ends at any comma: where that stands inside an item, what is before it is no list.
+    A portion may end at any comma. If the comma is inside an item, the text before it is not a valid list.
     """
     if not text.endswith("]"):
         raise ValueError
@@ -108,7 +108,7 @@ def _portions(text: str) -> Iterator[list[Any]]:
 
 
 def _no_sequence(content: bytes, start: int) -> ApiError:
-    """The error for a body that is no list. Its position is the first byte of an object, but the end of another value."""
+    """The error for a body that is not a list. Its position is the first byte of an object, but the end of any other value."""
     is_map = content[start:start + 1] == b"{"
     end = start if is_map else json_text.value_end(content, start)
     found = "map" if is_map else serde_type(json_text.loads(content[start:end]))
@@ -119,7 +119,7 @@ def _no_sequence(content: bytes, start: int) -> ApiError:
 
 
 def serde_type(value: Any) -> str:
-    """A scalar as serde names what it did not expect."""
+    """A scalar in the words with which serde reports an unexpected value."""
     if value is None:
         return "null"
     if isinstance(value, str):

@@ -1,8 +1,8 @@
-"""What a chat may search: the indexes that its model is told of, and its searches, with the rights of the request.
+"""Searches of a chat: which indexes the model may search, and the searches themselves, with the rights of the request.
 
-A request needs the action `chatCompletions` to begin a turn, and `search` for each search of it. The filter of a tenant token is
-joined to those of the model. Rules with pinned results, other instances, personalization and joined documents play no part
-(docs/chats.md#rights-of-the-model).
+A request needs the action `chatCompletions` to begin a turn, and `search` for each search in it. The filter of a tenant token
+applies in addition to the filter of the model. Search rules, other instances, personalization and joined documents are not
+used (docs/chats.md#rights-of-the-model).
 """
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.api.filters import index_snapshot
-from svcd.api.routes import DEGRADED, Context
-from svcd.api.search import check_sort, query_of, with_joins_resolved
+from svcd.api.context import Context
+from svcd.api.traffic import DEGRADED
+from svcd.api.search_parameters import check_sort, query_of, with_joins_resolved
 from svcd.base import logs
 from svcd.base.errors import ApiError
 from svcd.base.json_text import loads
@@ -46,7 +47,7 @@ class _Rejected(Exception):
 
 
 class _Hits(NamedTuple):
-    """shown: JSON texts of the hits as a client may see them. texts: what the model is told of each."""
+    """shown: JSON texts of the hits for the client. texts: one text for each hit, for the model."""
 
     shown: Sequence[str]
     texts: Sequence[str]
@@ -102,7 +103,7 @@ class ChatSearches:
         except ApiError as error:
             failure = _FAILED.format(error.message)
             return Found(failure, error=SourceError("response_error", str(error.status), error.message))
-        self._ctx.chats.count_search()
+        self._ctx.services.chats.count_search()
         return Found("\n".join(hits.texts), hits.shown)
 
     def _run(self, index_uid: str, q: str, condition: str | None) -> _Hits:
@@ -111,7 +112,7 @@ class ChatSearches:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
         self._ctx.instance.require_index(index_uid)
         ctx = self._as_searcher(index_uid)
-        with ctx.searches.slot(), index_snapshot(ctx, [index_uid]), ctx.read(index_uid) as reader:
+        with ctx.services.searches.slot(), index_snapshot(ctx, [index_uid]), ctx.read(index_uid) as reader:
             chat = reader.settings.resolved["chat"]
             parameters: Mapping[str, Any] = chat["searchParameters"]
             if not q.strip():  # meaning is not searched for without words
@@ -121,9 +122,9 @@ class ChatSearches:
             return _Hits(list(result.hits), _rendered(reader, result, chat["documentTemplate"]))
 
     def _as_searcher(self, index_uid: str) -> Context:
-        """The request as one that searches this index. Raises what a search route raises for its key."""
+        """The request with the permission to search this index. Raises the errors of a search route for its key."""
         ctx = self._ctx
-        permission = ctx.keys.check("search", index_uid, ctx.request.headers.get("authorization"))
+        permission = ctx.services.keys.check("search", index_uid, ctx.request.headers.get("authorization"))
         return replace(ctx, permission=permission, snapshot=None)
 
     def _searched(self, ctx: Context, index_uid: str, body: Mapping[str, Any], reader: Reader) -> SearchResult:
@@ -136,15 +137,15 @@ class ChatSearches:
         federation = Federation(limit=body.get("limit", Federation.limit))
         asked = with_joins_resolved(ctx, asked, reader)
         try:
-            found = search({index_uid: reader}, [asked], federation, timer, ctx.embedding.for_search(timer))
+            found = search({index_uid: reader}, [asked], federation, timer, ctx.services.embedding.for_search(timer))
             if timer.has_run_out:
-                ctx.traffic.count_search(DEGRADED)
+                ctx.services.traffic.count_search(DEGRADED)
             return found
         except ApiError as error:
             place = f"Index `{index_uid}`: "
             if not error.message.startswith(place):
                 raise
-            # Of the search itself: an attribute that cannot be used as it is asked.
+            # The search itself rejects it, for example an attribute that is not filterable.
             raise _Rejected(_fault_of_filter(reader, asked) or error.message.removeprefix(place)) from None
 
 

@@ -1,6 +1,6 @@
-"""One turn of a chat on the wire: requests to the language model, what it sends read as it comes, events to the client.
+"""One turn of a chat on the wire: send requests to the language model, read its stream, send events to the client.
 
-What is requested and sent is decided by svcd.chat.turn. After the status 200 all failures are events of the stream
+svcd.chat.turn decides the content of requests and events. After the status 200 all failures are events of the stream
 (docs/chats.md#errors).
 
 Threads: a request thread runs the turn and waits for the model. "svcd-chat-watch", one for each turn, waits for the client to
@@ -15,7 +15,8 @@ from typing import Any
 
 from svcd.api import streaming
 from svcd.api.chat_searches import ChatSearches
-from svcd.api.routes import Context, HandlerResult, Text
+from svcd.api.context import Context
+from svcd.api.routes import HandlerResult, Text
 from svcd.api.streaming import EVENTS, StreamBody
 from svcd.base import logs
 from svcd.base.json_text import dumps
@@ -38,17 +39,17 @@ _FORBIDDEN = (Failure.FORBIDDEN_ADDRESS, Failure.FORBIDDEN_HOST)
 
 
 def begin(ctx: Context, workspace_uid: str) -> HandlerResult:
-    """The answer to a completion. Raises what svcd.api.chats.complete names."""
+    """The answer to a completion. Raises the errors listed in svcd.api.chats.complete."""
     started, body = time.perf_counter(), ctx.body
     check_kind(body)
     workspace = complete(ctx.instance.chat_workspaces.require(workspace_uid))
     events = tools.wanted_events(body.get("tools", ()))
     logs.debug("a chat begins", workspace=workspace_uid, events=",".join(sorted(events)))
-    ctx.streams.acquire()
+    ctx.services.streams.acquire()
     pieces = _Stream(ctx, workspace_uid, workspace, events).pieces()
-    if ctx.usage is not None:
-        ctx.usage.chat_began(body["model"], len(body["messages"]), (time.perf_counter() - started) * 1000)
-    return HandlerResult(200, Text(StreamBody(pieces, ctx.streams.release), EVENTS), _HEADERS)
+    if ctx.services.usage is not None:
+        ctx.services.usage.chat_began(body["model"], len(body["messages"]), (time.perf_counter() - started) * 1000)
+    return HandlerResult(200, Text(StreamBody(pieces, ctx.services.streams.release), EVENTS), _HEADERS)
 
 
 class _Stream:
@@ -81,14 +82,14 @@ class _Stream:
         logs.debug("the search tool of a chat", description=function["description"],
                    filter=function["parameters"]["properties"]["filter"]["description"])
         begun = Conversation(self._workspace, ctx.body, self._events, search_tool)
-        return Turn(begun, searches, lambda usage: ctx.chats.count_tokens(pair, usage))
+        return Turn(begun, searches, lambda usage: ctx.services.chats.count_tokens(pair, usage))
 
     def _round(self, turn: Turn, watch: _Watch) -> Iterator[Any]:
-        """One request, and what the client gets of its answer."""
+        """Send one request to the model; yield the events for the client."""
         workspace = self._workspace
         content = dumps(turn.request()).encode("utf-8", "replace")
         try:
-            with self._ctx.client().stream(sources.url_of(workspace), sources.headers_of(workspace), content,
+            with self._ctx.services.client.stream(sources.url_of(workspace), sources.headers_of(workspace), content,
                                            redirects=_MOST_REDIRECTS, begun=watch.end_with_client) as answer:
                 if answer.status == 200 and media_type(answer.headers.get("content-type", "")) == EVENTS:
                     yield from _received(turn, _pieces(answer.read))
@@ -119,7 +120,7 @@ def _pieces(read: Callable[[], bytes]) -> Iterator[bytes]:
 
 
 def _whole(read: Callable[[], bytes]) -> bytes:
-    """A body that is no stream, as far as an error can be long."""
+    """A body that is not a stream, cut at _MOST_ERROR_BYTES."""
     received = b""
     for piece in _pieces(read):
         received += piece

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import shapes
-from svcd.api.routes import Context, HandlerResult, Route, Value
+from svcd.api.context import Context
+from svcd.api.routes import HandlerResult, Route, Value
 from svcd.api.shapes import page
 from svcd.api.streaming import EVENTS
 from svcd.base.errors import ApiError
@@ -24,7 +25,7 @@ _MOST_UID_BYTES = 511
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _LateCheck:
-    """A check whose module is imported when it is used: neither a start nor a search needs those of chats."""
+    """A check whose module is imported at its first use: neither a start nor a search needs the checks of chats."""
 
     load: Callable[[], Check]
 

@@ -1,44 +1,22 @@
 """Routes of a cluster (docs/cluster.md): how its nodes are, copies for other nodes, and forgetting a node.
 
-Answers of a single node say that it is none of a cluster. What a node knows is given by the protocol ClusterView, because the
-search workers answer requests too, and know nothing of the cluster.
+An instance without `--cluster` answers with the error not_in_cluster.
 """
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping
-from typing import Any, Protocol
 
-from svcd.api.routes import Context, HandlerResult, Route, Text
-from svcd.api.streaming import ConcurrencyLimit, StreamBody
+from svcd.api.context import ClusterView, Context
+from svcd.api.routes import HandlerResult, Route, Text
+from svcd.api.streaming import StreamBody
 from svcd.base.errors import ApiError
-from svcd.http.message import Request
 
 _TAG = "Cluster"
 AFTER_TASK = "svc-after-task"
-# How long a request waits for the task that it names in the header, and between two looks.
+# Seconds that a request waits for the task named in its header, and between two checks.
 _MOST_WAIT_S, _LOOK_S = 10.0, 0.003
 _RETRY_AFTER_S = 1
 _ARCHIVE = "application/gzip"
-
-
-class ClusterView(Protocol):
-    """What svcd.cluster.service.ClusterService tells of the cluster."""
-
-    def summary(self) -> Mapping[str, Any]:
-        """The member `cluster` of /health."""
-
-    def status(self) -> Mapping[str, Any]:
-        """All that this node knows: itself, the leader, and every node with its lag and its hashes."""
-
-    def copy(self) -> Generator[bytes]:
-        """A snapshot of this node, in pieces. Raises ApiError."""
-
-    def drain(self, is_draining: bool) -> None:
-        """Leave it to others to lead, or take part again."""
-
-    def remove(self, name: str) -> None:
-        """Forget a node. Raises ApiError."""
 
 
 def status(ctx: Context) -> HandlerResult:
@@ -49,11 +27,11 @@ def status(ctx: Context) -> HandlerResult:
 def copy(ctx: Context) -> HandlerResult:
     """A copy of the data folder for another node."""
     node = _cluster(ctx)
-    ctx.large_answers.acquire()
+    ctx.services.large_answers.acquire()
     try:
-        return HandlerResult(200, Text(StreamBody(node.copy(), ctx.large_answers.release), _ARCHIVE))
+        return HandlerResult(200, Text(StreamBody(node.copy(), ctx.services.large_answers.release), _ARCHIVE))
     except BaseException:
-        ctx.large_answers.release()
+        ctx.services.large_answers.release()
         raise
 
 
@@ -76,37 +54,34 @@ def remove(ctx: Context) -> HandlerResult:
 
 
 def _cluster(ctx: Context) -> ClusterView:
-    if ctx.cluster is None:
+    if ctx.services.cluster is None:
         raise ApiError("not_in_cluster", "This instance is not a node of a cluster: it was started without `--cluster`.")
-    return ctx.cluster
+    return ctx.services.cluster
 
 
-def wait_for_task(instance: Any, request: Request, limit: ConcurrencyLimit) -> None:
-    """Wait until the task that a request names in the header `Svc-After-Task` has ended on this node.
+def wait_for_task(ctx: Context) -> None:
+    """Wait until this node has finished the task that the request names in the header `Svc-After-Task`.
 
-    limit: of requests that wait, each of which holds a thread. Raises bad_request, cluster_behind, and a 503 at the limit.
+    Each waiting request holds a thread. Raises bad_request, cluster_behind, and a 503 if too many requests wait already.
     """
-    named = request.headers.get(AFTER_TASK)
+    named = ctx.request.headers.get(AFTER_TASK)
     if named is None:
         return
     if not (named.isascii() and named.isdigit() and len(named) <= 10):
         raise ApiError("bad_request", f"Header `Svc-After-Task` is `{named[:100]}`, expected the `taskUid` of a write.")
-    if instance.has_ended(int(named)):
+    uid, has_ended = int(named), ctx.services.data_folder.has_ended
+    if has_ended(uid):
         return
-    limit.acquire()
+    ctx.services.waiting_writes.acquire()
     try:
-        _wait(instance, int(named))
+        until = time.monotonic() + _MOST_WAIT_S
+        while not has_ended(uid):
+            if time.monotonic() > until:
+                reason = f"Task `{uid}` of the header `Svc-After-Task` has not ended here within {_MOST_WAIT_S:.0f} seconds."
+                raise ApiError("cluster_behind", reason, (("Retry-After", str(_RETRY_AFTER_S)),))
+            time.sleep(_LOOK_S)
     finally:
-        limit.release()
-
-
-def _wait(instance: Any, uid: int) -> None:
-    until = time.monotonic() + _MOST_WAIT_S
-    while not instance.has_ended(uid):
-        if time.monotonic() > until:
-            reason = f"Task `{uid}` of the header `Svc-After-Task` has not ended here within {_MOST_WAIT_S:.0f} seconds."
-            raise ApiError("cluster_behind", reason, (("Retry-After", str(_RETRY_AFTER_S)),))
-        time.sleep(_LOOK_S)
+        ctx.services.waiting_writes.release()
 
 
 # A copy has keys, and the headers of webhooks: its permission is one that no API key can have.

@@ -15,7 +15,7 @@ from typing import Any
 from svcd.api.bodies import debug_string
 from svcd.base.json_text import dumps
 
-_WINDOW_CHARACTERS = 1 << 17  # documents are yielded when about so much text is ready
+_WINDOW_CHARACTERS = 1 << 17  # documents are yielded in portions of about this size
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = (  # White_Space of Unicode; str.strip() alone takes a few more
     "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003"
@@ -57,7 +57,7 @@ class _Lines:
         self._line_ends = 0
         self._record_bytes = 0
         self._place = (1, 0)
-        self.is_broken = False  # something was no UTF-8
+        self.is_broken = False  # the input contains bytes that are not UTF-8
 
     def place(self) -> tuple[int, int]:
         """Line and byte of the next record. The csv crate ends a record at the `\\r`, in front of the `\\n`."""
@@ -84,7 +84,7 @@ class _Lines:
         if self._record_bytes > _RECORD_BYTES:
             raise _TooLarge(f"more than {_RECORD_BYTES} bytes; is a closing quote missing?")
         if line.count(self._delimiter) >= _MAX_FIELDS:  # perhaps in quotes
-            # A record goes on in a further line inside quotes alone.
+            # Only inside quotes does a record continue in the next line.
             if _many_fields(self._delimiter).match(line if is_first else b'"' + line):
                 raise _TooLarge(f"more than {_MAX_FIELDS} fields")
 
@@ -97,7 +97,7 @@ class _Lines:
 
 
 def _many_fields(delimiter: bytes) -> re.Pattern[bytes]:
-    """Matches a line that begins with so many fields that one more follows."""
+    """A pattern that matches a line with more than _MAX_FIELDS fields."""
     after = b"[^%s]*+%s" % ((re.escape(delimiter),) * 2)
     return re.compile(rb'(?:(?:"[^"]*+(?:""[^"]*+)*+"?+)?+' + after + rb"){%d}+" % _MAX_FIELDS)
 
@@ -117,7 +117,7 @@ def _lines_of(chunks: Iterator[bytes]) -> Iterator[bytes]:
         if end < len(chunk):
             kept.append(chunk[end:])
             size += len(chunk) - end
-        if size > _RECORD_BYTES + len(_BYTE_ORDER_MARK):  # rejected for its length, whatever follows
+        if size > _RECORD_BYTES + len(_BYTE_ORDER_MARK):  # the record is too long already
             break
     if kept:
         yield b"".join(kept)

@@ -1,191 +1,78 @@
 """Document routes: list, get, add or replace, add or update, edit, delete.
 
-Uploads are read by svcd.api.uploads. Stored documents are JSON texts, and are parsed only if the request asks for parts of
-them.
+svcd.api.uploads reads uploads; svcd.api.document_selection selects and shows documents.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from svcd.api import shapes
 from svcd.api.bodies import read_sequence
-from svcd.api.filters import (
-    allowed_filter,
-    filter_of_query_string,
-    index_snapshot,
-    read_joined,
-    resolve_joins,
-)
-from svcd.api.routes import Context, Fields, HandlerResult, Route, Stream, Text
+from svcd.api.context import Context
+from svcd.api.document_selection import FILTER_CODE, read_wanted, select_documents, selection, view
+from svcd.api.filters import filter_of_query_string
+from svcd.api.routes import Fields, HandlerResult, Route, Stream, Text
 from svcd.api.streaming import WHOLE, list_body
 from svcd.api.uploads import CONTENT_TYPES, payload_format, receive
 from svcd.base import json_text
-from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.filters.evaluation import check_shape
 from svcd.filters.one_index import local_filter
-from svcd.ranking.sort import SortError, SortRule, check_sortable, geo_buckets, parse_rule, split_rules
-from svcd.schema.documents import Selection, checked_identifier, select
-from svcd.schema.document_vectors import MEMBER
-from svcd.search.shown_vectors import VECTORS_MEMBER, average_bytes, set_vectors, vectors_of
-from svcd.validation import bounds, features
-from svcd.validation import Field, Param, anything, array_of, boolean, nullable, positive_integer, query_strings, string
+from svcd.ranking.sort import SortRule, geo_buckets, split_rules
+from svcd.search.shown_vectors import vectors_of
+from svcd.validation import (
+    Field, Param, anything, array_of, boolean, bounds, features, nullable, positive_integer, query_strings, string,
+)
 
 if TYPE_CHECKING:
-    from svcd.filters.tree import Condition
+    from svcd.base.docids import DocIds
     from svcd.index.reader import IndexReader
 
 _TAG = "Documents"
-_VECTOR_BYTES = 1 << 18  # of documents with their vectors that are read together
 _MAX_IDS = 2_000_000  # of one deletion: the indexing process holds them all in memory
-_FILTER_CODE, _SORT_CODE = "invalid_document_filter", "invalid_document_sort"
 
 
 # Read
 
 
-class Wanted(NamedTuple):
-    """What a request wants to see of which documents, checked as far as that needs no index.
-
-    ids: None for all. filter: not parsed yet. fields: None for all.
-    """
-
-    ids: Sequence[str] | None
-    filter: Any
-    rules: Sequence[SortRule]
-    fields: Selection | None
-    has_vectors: bool
-
-
-class Selected(NamedTuple):
-    """The documents that a request selects, in an index that stays open. docids: None for all of them."""
-
-    reader: IndexReader
-    docids: DocIds | None
-    wanted: Wanted
-
-    def size(self) -> int:
-        """About the bytes of a document as it is shown."""
-        return self.reader.average_document_size() + (average_bytes(self.reader) if self.wanted.has_vectors else 0)
-
-    def shown(self, docids: Iterable[int], size: int) -> Iterator[bytes]:
-        """Documents as they are shown. size: as size() gives it."""
-        return _shown(self.reader, docids, self.wanted.fields, size if self.wanted.has_vectors else 0)
-
-
 def fetch(ctx: Context, asked: Mapping[str, Any], is_for_caller: bool = False) -> HandlerResult:
     """One page of the documents that `ids` names, or of all, by docid or in the order of `sort`.
 
-    asked: the members of the body of `/documents/fetch`. is_for_caller: another instance asks, which merges the page with those
-    of others. Raises, in this order, feature_not_enabled, invalid_document_ids, invalid_document_sort for what is no order,
-    index_not_found, invalid_document_filter with the refusals of joins, invalid_document_sort.
+    asked: the members of the body of `/documents/fetch`. is_for_caller: the response goes to another instance, which merges
+    the page with the pages of other instances.
+    Raises, in this order, feature_not_enabled, invalid_document_ids, invalid_document_sort for a malformed expression,
+    index_not_found, invalid_document_filter, the errors of joins, invalid_document_sort for an attribute that is not sortable.
     """
     offset, limit = asked["offset"], asked["limit"]
     uses_network = _uses_network(ctx, asked)
     wanted = read_wanted(asked)
     if uses_network:
-        return _network_documents().fetch(ctx, asked, wanted)
+        from svcd.api import network_documents  # imported late: most instances are in no network
+
+        return network_documents.fetch(ctx, asked, wanted)
     with ExitStack() as held:
         selected = select_documents(ctx, wanted, held)
-        size = selected.size()
+        reader, docids, size = selected.reader, selected.docids, selected.size()
         if is_for_caller:
-            elements, total = _network_documents().shown_for_caller(selected, offset, limit, size)
+            from svcd.api import network_documents
+
+            elements, total = network_documents.shown_for_caller(selected, offset, limit, size)
+        elif docids is None and not wanted.rules:
+            elements, total = selected.shown(reader.docids_page(offset, limit), size), reader.number_of_documents
         else:
-            docids, total = _page(selected.reader, selected.docids, wanted.rules, offset, limit)
-            elements = selected.shown(docids, size)
+            docids = reader.all_docids() if docids is None else docids
+            total = len(docids)
+            page = islice(_sorted(reader, docids, wanted.rules), min(offset, total), min(offset + limit, total))
+            elements = selected.shown(page, size)
         expected = min(limit, max(total - offset, 0)) * size
         if expected > WHOLE:
-            held.callback(selected.reader.close)
+            held.callback(reader.close)
         body = list_body(b'{"results":[', elements, f'],"offset":{offset},"limit":{limit},"total":{total}}}'.encode,
-                         expected=expected, limit=ctx.large_answers, held=held)
+                         expected=expected, limit=ctx.services.large_answers, held=held)
     return HandlerResult(200, Text(body))
-
-
-def _network_documents() -> ModuleType:
-    from svcd.api import network_documents  # imported late: most instances are in no network
-
-    return network_documents
-
-
-def read_wanted(asked: Mapping[str, Any]) -> Wanted:
-    """asked: as for fetch(). Raises invalid_document_ids, invalid_document_sort."""
-    ids = None if asked.get("ids") is None else _identifiers(asked["ids"])
-    rules = _sort_rules(asked.get("sort") or ())
-    return Wanted(ids, asked.get("filter"), rules, _selection(asked.get("fields")), bool(asked["retrieveVectors"]))
-
-
-def select_documents(ctx: Context, wanted: Wanted, held: ExitStack) -> Selected:
-    """Open the index of a request until `held` is closed, and select documents of it.
-
-    Raises index_not_found, invalid_document_filter, invalid_document_sort.
-    """
-    held.enter_context(index_snapshot(ctx, [ctx.index_uid]))
-    reader = held.enter_context(ctx.read(ctx.index_uid))
-    docids = _selected(reader, wanted.ids, _condition(ctx, reader, wanted.filter))
-    _check_sortable(wanted.rules, reader.settings.sortable_attributes)
-    return Selected(reader, docids, wanted)
-
-
-def _page(reader: IndexReader, selected: DocIds | None, rules: Sequence[SortRule],
-          offset: int, limit: int) -> tuple[Iterable[int], int]:
-    """(the documents of a page, found on demand; how many there are on all pages)"""
-    if selected is None and not rules:
-        return reader.docids_page(offset, limit), reader.number_of_documents
-    docids = reader.all_docids() if selected is None else selected
-    total = len(docids)
-    return islice(_sorted(reader, docids, rules), min(offset, total), min(offset + limit, total)), total
-
-
-def _condition(ctx: Context, reader: IndexReader, wanted: Any) -> Condition | None:
-    """The parsed filter, with conditions on other indexes resolved; None for none."""
-    condition = allowed_filter(wanted, _FILTER_CODE, ctx.instance.features)
-    return resolve_joins(condition, ctx.index_uid, reader, lambda other: read_joined(ctx, other))
-
-
-def _selected(reader: IndexReader, ids: Sequence[str] | None, condition: Condition | None) -> DocIds | None:
-    """The documents that have one of the identifiers and meet the filter; None when neither is given."""
-    by_id = None if ids is None else _docids_of_ids(reader, ids)
-    if condition is None:
-        return by_id
-    from svcd.filters.evaluation import filter_docids
-
-    docids = filter_docids(reader, condition, _FILTER_CODE)
-    return docids if by_id is None else docids & by_id
-
-
-def _docids_of_ids(reader: IndexReader, ids: Sequence[str]) -> DocIds:
-    """The documents with these identifiers; unknown ones are left out."""
-    return DocIds(list(reader.identified_docids(ids).values()))
-
-
-def _identifiers(ids: Sequence[Any]) -> list[str]:
-    """The texts of identifiers. Raises invalid_document_ids."""
-    checked = []
-    for at, value in enumerate(ids):
-        try:
-            checked.append(checked_identifier(value))
-        except ApiError as error:
-            raise ApiError("invalid_document_ids", f"In `.ids[{at}]`: {error.message}") from None
-    return checked
-
-
-def _sort_rules(expressions: Sequence[str]) -> list[SortRule]:
-    """The parsed sort expressions. Raises invalid_document_sort."""
-    try:
-        return [parse_rule(expression) for expression in expressions]
-    except SortError as error:
-        raise ApiError(_SORT_CODE, str(error)) from None
-
-
-def _check_sortable(rules: Sequence[SortRule], sortable: Sequence[str]) -> None:
-    try:
-        check_sortable(rules, sortable)
-    except SortError as error:
-        raise ApiError(_SORT_CODE, str(error)) from None
 
 
 def _sorted(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule]) -> Iterator[int]:
@@ -207,37 +94,8 @@ def _buckets(reader: IndexReader, docids: DocIds, rule: SortRule) -> Iterator[Do
     return (bucket for _, bucket in reader.values.sort_buckets(rule.field, rule.is_ascending, docids))
 
 
-def _selection(fields: Sequence[str] | None) -> Selection | None:
-    """The fields of documents that are shown; None for all."""
-    return None if fields is None or "*" in fields else Selection(fields)
-
-
-def _view(text: str, fields: Selection | None, vectors: dict[str, Any] | None = None) -> str:
-    """How a stored document is shown: its vectors, if they are given, do not count as a field."""
-    if fields is None and vectors is None and VECTORS_MEMBER not in text:
-        return text
-    document = json_text.loads(text)
-    stored = document.pop(MEMBER, None)
-    shown = document if fields is None else select(document, fields)
-    if vectors is not None:
-        shown[MEMBER] = stored
-        set_vectors(shown, vectors)
-    return json_text.dumps(shown)
-
-
-def _shown(reader: IndexReader, docids: Iterable[int], fields: Selection | None, size: int) -> Iterator[bytes]:
-    """The documents as they are shown. size: about the bytes of one with its vectors; 0 shows none."""
-    if not size:
-        yield from (_view(text, fields).encode() for text in reader.each_document(docids))
-        return
-    wanted, count = iter(docids), max(_VECTOR_BYTES // size, 1)
-    while part := list(islice(wanted, count)):
-        for text, vectors in zip(reader.documents(part), vectors_of(reader, part)):
-            yield _view(text, fields, vectors).encode()
-
-
 def _uses_network(ctx: Context, asked: Mapping[str, Any]) -> bool:
-    """Does a request ask all instances of the network? Raises feature_not_enabled."""
+    """Return whether a request asks all instances of the network. Raises feature_not_enabled."""
     given = asked.get("useNetwork")
     if given is not None:  # even `false` needs the feature
         features.require(ctx.instance.features(), "network", "passing `useNetwork` in a search query")
@@ -246,7 +104,7 @@ def _uses_network(ctx: Context, asked: Mapping[str, Any]) -> bool:
 
 def get_documents(ctx: Context) -> HandlerResult:
     """One page of the documents, by the query string."""
-    return fetch(ctx, {**ctx.query, "filter": filter_of_query_string(ctx.query["filter"], _FILTER_CODE)})
+    return fetch(ctx, {**ctx.query, "filter": filter_of_query_string(ctx.query["filter"], FILTER_CODE)})
 
 
 def documents_by_query_post(ctx: Context) -> HandlerResult:
@@ -256,25 +114,22 @@ def documents_by_query_post(ctx: Context) -> HandlerResult:
 
 def get(ctx: Context) -> HandlerResult:
     """One document. Raises index_not_found, document_not_found."""
-    uses_network = _uses_network(ctx, ctx.query)
+    uses_network, document_id = _uses_network(ctx, ctx.query), ctx.path["document_id"]
     try:
-        text = _document_here(ctx)
+        with ctx.instance.read(ctx.index_uid) as reader:
+            docid = reader.docid_of(document_id)
+            if docid is None:
+                raise ApiError("document_not_found", f"Document `{document_id}` not found.")
+            text = reader.document(docid)
+            vectors = vectors_of(reader, [docid])[0] if ctx.query["retrieveVectors"] else None
+        shown = view(text, selection(ctx.query["fields"]), vectors)
     except ApiError:
         if not uses_network:
             raise
-        text = _network_documents().find(ctx, ctx.path["document_id"])
-    return HandlerResult(200, Text(text))
+        from svcd.api import network_documents
 
-
-def _document_here(ctx: Context) -> str:
-    document_id = ctx.path["document_id"]
-    with ctx.instance.read(ctx.index_uid) as reader:
-        docid = reader.docid_of(document_id)
-        if docid is None:
-            raise ApiError("document_not_found", f"Document `{document_id}` not found.")
-        text = reader.document(docid)
-        vectors = vectors_of(reader, [docid])[0] if ctx.query["retrieveVectors"] else None
-    return _view(text, _selection(ctx.query["fields"]), vectors)
+        shown = network_documents.find(ctx, document_id)
+    return HandlerResult(200, Text(shown))
 
 
 # Write
@@ -311,18 +166,21 @@ def _add(ctx: Context, method: str) -> HandlerResult:
 
 
 def replace_documents(ctx: Context) -> HandlerResult:
-    """Enqueue documents that replace those of the same identifier."""
+    """Enqueue documents that replace the documents with the same identifier."""
     return _add(ctx, "replace")
 
 
 def update_documents(ctx: Context) -> HandlerResult:
-    """Enqueue documents whose fields are merged into those of the same identifier."""
+    """Enqueue documents whose fields are merged into the documents with the same identifier."""
     return _add(ctx, "update")
 
 
 def _delete_ids(ctx: Context, count: int, ids: str) -> HandlerResult:
-    """ids: so many texts as the inside of a JSON list. As one text the task goes through the daemon; a list of
-    millions would take many times the memory wherever it is read."""
+    """Enqueue the deletion of `count` documents.
+
+    ids: the inside of a JSON list of texts. The task holds it as one text, because a list of millions of identifiers would take
+    many times the memory.
+    """
     details = {"providedIds": count, "deletedDocuments": None, "originalFilter": None}
     return _enqueued(ctx, "documentDeletion", details, {"ids": f"[{ids}]"})
 
@@ -335,7 +193,7 @@ def delete(ctx: Context) -> HandlerResult:
 def delete_documents_batch(ctx: Context) -> HandlerResult:
     """Enqueue the deletion of documents by a list of identifiers, texts or numbers.
 
-    Raises bad_request for a body that is no list, missing_payload, malformed_payload, unsupported_media_type,
+    Raises bad_request for a body that is not a list, missing_payload, malformed_payload, unsupported_media_type,
     payload_too_large.
     """
     count, portions = 0, []
@@ -352,20 +210,20 @@ def clear_all_documents(ctx: Context) -> HandlerResult:
 
 
 def delete_documents_by_filter(ctx: Context) -> HandlerResult:
-    """Enqueue the deletion of the documents that meet a filter when the task runs.
+    """Enqueue the deletion of the documents that match a filter when the task runs.
 
     Raises invalid_document_filter, feature_not_enabled.
     """
     value = ctx.body["filter"]
-    check_shape(value, _FILTER_CODE)  # null is none
-    if local_filter(value, _FILTER_CODE, ctx.instance.features) is None:
-        raise ApiError(_FILTER_CODE, "Sending an empty filter is forbidden.")
+    check_shape(value, FILTER_CODE)  # null means no filter
+    if local_filter(value, FILTER_CODE, ctx.instance.features) is None:
+        raise ApiError(FILTER_CODE, "Sending an empty filter is forbidden.")
     details = {"providedIds": 0, "deletedDocuments": None, "originalFilter": json_text.dumps(value)}
     return _enqueued(ctx, "documentDeletion", details, {"filter": value})
 
 
 def edit_documents_by_function(ctx: Context) -> HandlerResult:
-    """Enqueue the edition by a function of the documents that meet a filter when the task runs, or of all.
+    """Enqueue the edition, by a function, of the documents that match a filter when the task runs, or of all documents.
 
     Raises bad_request for a function that the language does not know, invalid_document_filter,
     feature_not_enabled, invalid_document_edition_context.
@@ -378,8 +236,8 @@ def edit_documents_by_function(ctx: Context) -> HandlerResult:
         Program(function)
     except FunctionError as error:
         raise ApiError("bad_request", str(error)) from None
-    if wanted is not None and local_filter(wanted, _FILTER_CODE, ctx.instance.features, ctx.index_uid) is None:
-        raise ApiError(_FILTER_CODE, "Sending an empty filter is forbidden.")
+    if wanted is not None and local_filter(wanted, FILTER_CODE, ctx.instance.features, ctx.index_uid) is None:
+        raise ApiError(FILTER_CODE, "Sending an empty filter is forbidden.")
     if context is not None and not isinstance(context, dict):
         raise ApiError("invalid_document_edition_context", "The context must be an object")
     details = {"deletedDocuments": None, "editedDocuments": None, "context": context, "function": function,
@@ -396,7 +254,7 @@ _VECTORS_PARAM = Param(query_strings.boolean, "invalid_document_retrieve_vectors
                        about="Adds `_vectors` to each document.")
 _NETWORK_PARAM = Param(query_strings.boolean, "invalid_document_use_network", about="Asks all instances of the network.")
 _ADD_PARAMS = {
-    "primaryKey": Param(query_strings.text, "invalid_index_primary_key", about="Used only when the index has none yet."),
+    "primaryKey": Param(query_strings.text, "invalid_index_primary_key", about="Used only if the index does not have one yet."),
     "csvDelimiter": Param(query_strings.one_character, "invalid_document_csv_delimiter",
                           about="One ASCII character between the columns of text/csv; a comma when absent."),
     **_METADATA,
@@ -429,7 +287,7 @@ _DELETE_BODY = Fields({
 })
 _EDIT_BODY = Fields({
     "filter": Field(anything, "invalid_document_filter"),
-    "context": Field(anything, "invalid_document_edition_context", about="An object; what the function sees of it."),
+    "context": Field(anything, "invalid_document_edition_context", about="An object that the function can read as `context`."),
     "function": Field(string, "invalid_document_edition_function_filter", required=True,
                       missing_code="missing_document_edition_function"),
 })

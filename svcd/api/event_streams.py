@@ -6,8 +6,8 @@ a slow client holds no memory, and one that returns with the last id it has seen
 progress, without an id, as that describes the present only.
 
 `POST /logs/stream` sends the log in one of three forms: `human` and `json` as on the console, `profile` with the duration
-of each event. One client at a time can follow; POST /logs/stderr changes what is printed. A client that is slower than
-the log loses events, and a line says how many.
+of each event. One client at a time can follow; POST /logs/stderr changes the targets that are printed. A client that is
+slower than the log loses events, and a line says how many.
 
 Threads: each stream holds a request thread, which formats and sends; a thread that logs only appends the event.
 """
@@ -23,7 +23,8 @@ from typing import Any
 
 from svcd.api import shapes, streaming
 from svcd.api.metrics import resident_bytes
-from svcd.api.routes import NDJSON, Context, HandlerResult, Route, Text, Value
+from svcd.api.context import Context
+from svcd.api.routes import NDJSON, HandlerResult, Route, Text, Value
 from svcd.api.streaming import EVENTS, HEADERS, LINES, StreamBody
 from svcd.api.tasks import FILTER_PARAMS, task_filter
 from svcd.base import logs
@@ -39,7 +40,7 @@ from svcd.validation import Field, FieldError, boolean, object_of, one_of, parse
 _PORTION = 200
 _TAG = "Tasks and batches"
 _LAST_SEEN = "Last-Event-ID"
-_HEADERS = {_LAST_SEEN: "The `id` of the last event that was seen: the stream goes on after it."}
+_HEADERS = {_LAST_SEEN: "The `id` of the last event that the client has received: the stream continues after it."}
 
 # Events of the log kept for a slow client; further ones are dropped and counted.
 MAX_WAITING_EVENTS = 10_000
@@ -75,7 +76,7 @@ class _Tasks:
         return (seen[-1][0] if seen else since), events
 
     def progress(self) -> Iterator[ChangeEvent]:
-        """Tasks have no progress."""
+        """Tasks do not report progress."""
         return iter(())
 
 
@@ -103,7 +104,7 @@ class _Batches:
         running = {one.batch.uid: one.batch for one in self._ctx.queue.running()}
         self._shown = {uid: progress for uid, progress in self._shown.items() if uid in running}
         for uid, batch in running.items():
-            seen = replace(batch)  # a copy: the batch goes on meanwhile
+            seen = replace(batch)  # a copy, because the runner changes the batch
             if seen.progress is not None and seen.progress is not self._shown.get(uid) and self._is_visible(seen):
                 self._shown[uid] = seen.progress
                 yield None, shapes.batch_view(seen)
@@ -140,9 +141,9 @@ def _stream(ctx: Context, kind: type[_Tasks] | type[_Batches]) -> HandlerResult:
     since, wanted = _since(ctx), task_filter(ctx.query)
     accepted = ctx.request.headers.get("accept") or ""
     has_lines = LINES in accepted and EVENTS not in accepted
-    ctx.streams.acquire()
+    ctx.services.streams.acquire()
     pieces = _EventStream(ctx, kind(ctx, wanted), _as_lines if has_lines else _as_sse)
-    return HandlerResult(200, Text(StreamBody(pieces.after(since), ctx.streams.release), LINES if has_lines else EVENTS),
+    return HandlerResult(200, Text(StreamBody(pieces.after(since), ctx.services.streams.release), LINES if has_lines else EVENTS),
                          HEADERS)
 
 
@@ -332,7 +333,7 @@ def stream(ctx: Context) -> HandlerResult:
     """Follow the log. Raises bad_request if another client follows it."""
     mode = ctx.body["mode"]
     write = {_HUMAN: logs.as_text, _JSON: logs.as_json}.get(mode) or _profiled(ctx.body["profileMemory"])
-    follower = _Follower(write, ctx.queue.listeners, ctx.broadcast)
+    follower = _Follower(write, ctx.queue.listeners, ctx.services.broadcast)
     _active.begin(ctx.body.get("target", _USUAL), follower)
     body = StreamBody(follower.pieces(ctx), follower.close)
     return HandlerResult(200, Text(body, _PLAIN if mode == _HUMAN else NDJSON), HEADERS)
@@ -345,10 +346,10 @@ def cancel(_ctx: Context) -> HandlerResult:
 
 
 def update_stderr(ctx: Context) -> HandlerResult:
-    """Change what is printed on stderr, in all processes, until the next start."""
+    """Change the log targets printed on stderr, in all processes, until the next start."""
     wanted = ctx.body.get("target", _USUAL)
     logs.set_targets(wanted)
-    ctx.broadcast({"log": str(wanted)})
+    ctx.services.broadcast({"log": str(wanted)})
     return HandlerResult(204)
 
 
@@ -382,6 +383,6 @@ LOG_ROUTES = (
           body=_STREAM_BODY, answer_type="text/plain", feature=_LOG_FEATURE),
     Route("DELETE", "/logs/stream", cancel, "metrics.get", {204: {}}, "End the stream of the log", _LOG_TAG,
           feature=_LOG_FEATURE),
-    Route("POST", "/logs/stderr", update_stderr, "metrics.get", {204: {}}, "Change what is printed on stderr", _LOG_TAG,
+    Route("POST", "/logs/stderr", update_stderr, "metrics.get", {204: {}}, "Change the log targets printed on stderr", _LOG_TAG,
           body=Value(object_of({"target": _TARGET})), feature=_LOG_FEATURE),
 )

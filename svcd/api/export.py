@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from svcd.api import shapes
-from svcd.api.routes import Context, Fields, HandlerResult, Route
+from svcd.api.context import Context
+from svcd.api.routes import Fields, HandlerResult, Route
 from svcd.base.quantities import parse_size
 from svcd.validation import Field, anything, boolean, map_of, nullable, object_of, parsed, positive_integer, string
 from svcd.validation.messages import POSITIVE, STRING, invalid_value, wrong_type
@@ -62,8 +63,8 @@ _BODY = Fields({
     "indexes": Field(nullable(parsed(map_of(object_of({
         "filter": Field(anything, about="The documents exported; absent or null for all."),
         "overrideSettings": Field(boolean, "invalid_export_index_override_settings",
-                                  about="Does an index that the target has get the settings, too?"),
-    })), _with_patterns)), about="Pattern of index uids -> what is exported; absent or null for all indexes."),
+                                  about="Whether an index that the target has already gets the settings, too."),
+    })), _with_patterns)), about="Pattern of index uids -> how its indexes are exported; absent or null for all indexes."),
 })
 
 ROUTES = (

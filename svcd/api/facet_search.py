@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.api.bodies import MAX_SEARCH_VALUES
 from svcd.api.filters import index_snapshot
-from svcd.api.routes import Context, Fields, HandlerResult, Route
-from svcd.api.search import FIELDS, check_available, milliseconds_since, query_of, with_joins_resolved
+from svcd.api.context import Context
+from svcd.api.routes import Fields, HandlerResult, Route
+from svcd.api.answer_members import milliseconds_since
+from svcd.api.search_parameters import FIELDS, check_available, query_of, with_joins_resolved
 from svcd.validation import Field, boolean, bounds, nullable, string, text_of
 
 if TYPE_CHECKING:
@@ -17,21 +19,21 @@ if TYPE_CHECKING:
 # Other members of a search are accepted and ignored, so that one body can be sent to both routes.
 _BODY = Fields({
     "facetQuery": Field(nullable(text_of(bounds.TEXT)), "invalid_facet_search_query",
-                        about="What the values begin with, typos forgiven; absent lists all values."),
+                        about="A prefix of the values, with typos allowed; absent lists all values."),
     "facetName": Field(string, "invalid_facet_search_facet_name", required=True,
                        missing_code="missing_facet_search_facet_name"),
     **{name: FIELDS[name] for name in (
         "q", "vector", "media", "hybrid", "filter", "matchingStrategy", "attributesToSearchOn", "rankingScoreThreshold",
         "locales")},
     "exhaustiveFacetCount": Field(nullable(boolean), "invalid_facet_search_exhaustive_facet_count",
-                                  about="Apply `distinct` to all documents, not to the best twenty alone."),
+                                  about="Apply `distinct` to all documents, not only to the best twenty."),
     "useNetwork": FIELDS["useNetwork"],
 }, is_open=True, most_values=MAX_SEARCH_VALUES)
 
 
 def search_facets(ctx: Context) -> HandlerResult:
-    """Search values. Raises index_not_found, facet_search_disabled, invalid_facet_search_facet_name and what a search
-    raises."""
+    """Search values. Raises index_not_found, facet_search_disabled, invalid_facet_search_facet_name, and the errors of a
+    search."""
     if ctx.body.get("useNetwork"):
         return _search_network(ctx)
     started = time.monotonic()
@@ -52,7 +54,7 @@ def _search_network(ctx: Context) -> HandlerResult:
         answer = _answer(ctx, hits, started)
         return hits, order
 
-    check_available(ctx.body, ctx.instance.features)
+    check_available(ctx.body, ctx.services.data_folder.features)
     hits, errors = network_facets.search(ctx, search_timed)
     return HandlerResult(200, {**answer, "facetHits": _shown(hits), "remoteErrors": errors})
 
@@ -64,8 +66,8 @@ def _search_here(ctx: Context) -> tuple[list[FacetHit], str]:
 
     body = ctx.body
     facet = FacetQuery(body["facetName"], body.get("facetQuery"), body.get("locales"))
-    with ctx.searches.slot(), index_snapshot(ctx, [ctx.index_uid]), ctx.read(ctx.index_uid) as reader:
-        check_available(body, ctx.instance.features)
+    with ctx.services.searches.slot(), index_snapshot(ctx, [ctx.index_uid]), ctx.read(ctx.index_uid) as reader:
+        check_available(body, ctx.services.data_folder.features)
         query = with_joins_resolved(ctx, query_of(ctx, ctx.index_uid, body, has_pins=False).indexed, reader).query
         hits = facet_search(reader, facet, query, bool(body.get("exhaustiveFacetCount")), ctx.timer())
         return hits, reader.settings.faceting.order_of(facet.field)

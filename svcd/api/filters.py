@@ -1,4 +1,4 @@
-"""Filters of requests, joined with that of a tenant token, and foreign documents, which filters and answers read.
+"""Filters of requests, combined with the filter of a tenant token, and foreign documents, which filters and answers read.
 
 A filter is parsed and checked against the features that are on. A request sees all indexes that it reads as of one
 moment, and of another index only what its bearer may search (docs/http.md#visibility).
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from svcd.api.routes import Context
+from svcd.api.context import Context
 from svcd.auth.keys import INVALID_KEY
 from svcd.base.errors import ApiError
 from svcd.base.json_text import loads
@@ -99,11 +99,11 @@ def with_bearer_filter(given: Any, rule: Any, code: str) -> Any:
 
 @contextmanager
 def index_snapshot(ctx: Context, index_uids: Iterable[str]) -> Iterator[None]:
-    """In this block ctx.read() opens these indexes, and those that their foreign keys name, as of one moment.
+    """In this block ctx.read() opens these indexes, and the indexes that their foreign keys name, as of one moment.
 
     A swap of indexes during the request is then seen completely or not at all.
     """
-    with ctx.instance.read_together(index_uids, _foreign_indexes) as ctx.snapshot:
+    with ctx.services.data_folder.read_together(index_uids, _foreign_indexes) as ctx.snapshot:
         try:
             yield
         finally:
@@ -133,7 +133,7 @@ def has_foreign_keys(reader: Reader) -> bool:
 def hydrate_hits(ctx: Context, hits: Sequence[str], readers: Mapping[str, Reader], index_uid: str | None = None) -> Sequence[str]:
     """The hits (JSON texts) with foreign documents in place of their identifiers.
 
-    readers: by index uid, of all indexes that were searched. index_uid: that of all hits; None if each hit names its own
+    readers: index uid -> reader, for all searched indexes. index_uid: the index of all hits; None if each hit names its own
     in `_federation`. Identifiers stay where the bearer may not search all of the other index (docs/http.md#visibility).
     Raises index_not_found if the other index does not exist.
     """
@@ -154,7 +154,7 @@ def hydrate_hits(ctx: Context, hits: Sequence[str], readers: Mapping[str, Reader
 
 def _shown_keys(ctx: Context, reader: Reader) -> Mapping[str, str]:
     """The foreign keys that are replaced for this bearer: attribute -> index uid; none while the feature is off."""
-    if not ctx.instance.is_enabled(_FEATURE):
+    if not ctx.services.data_folder.is_enabled(_FEATURE):
         return {}
     return {field: uid for field, uid in reader.settings.foreign_keys.items() if _may_search_all_of(ctx, uid)}
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import shapes
-from svcd.api.routes import Context, Fields, HandlerResult, Route, Value
+from svcd.api.context import Context
+from svcd.api.routes import Fields, HandlerResult, Route, Value
 from svcd.base.errors import ApiError
 from svcd.schema.attributes import WILDCARD, is_beneath, is_everything, is_reserved, matches
 from svcd.schema.index_settings import IndexSettings
@@ -88,7 +89,7 @@ _VIEWS: Mapping[str, Callable[[IndexSettings, str], dict[str, Any]]] = {  # memb
 
 
 def field_view(settings: IndexSettings, attribute: str) -> dict[str, Any]:
-    """What the settings say about one attribute: the `Field` of an answer."""
+    """The settings of one attribute, as the `Field` of an answer."""
     return {"name": attribute} | {member: view(settings, attribute) for member, view in _VIEWS.items()}
 
 
@@ -156,7 +157,7 @@ def create(ctx: Context) -> HandlerResult:
 
 
 def update(ctx: Context) -> HandlerResult:
-    """Enqueue the change of the primary key; null succeeds and leaves the key as it is."""
+    """Enqueue the change of the primary key; null succeeds and does not change the key."""
     primary_key = {"primaryKey": ctx.body.get("primaryKey")}
     return _enqueued(ctx, "indexUpdate", ctx.index_uid, primary_key, primary_key)
 
@@ -224,7 +225,7 @@ def get_stats(ctx: Context) -> HandlerResult:
 def swap(ctx: Context) -> HandlerResult:
     """Enqueue the swap of pairs of indexes, all or none.
 
-    Raises invalid_swap_indexes for a list that is no pair, invalid_swap_duplicate_index_found for an
+    Raises invalid_swap_indexes for a list that is not a pair, invalid_swap_duplicate_index_found for an
     index that is named twice in the body.
     """
     swaps = [{"indexes": pair["indexes"], "rename": bool(pair.get("rename"))} for pair in ctx.body]
@@ -260,7 +261,7 @@ _CREATE_BODY = Fields({
 })
 _UPDATE_BODY = Fields({
     "primaryKey": Field(nullable(string), "invalid_index_primary_key",
-                        about="The field that identifies a document, while there is none; null leaves the key as it is."),
+                        about="The field that identifies a document, for an index without one. Null changes nothing."),
 }, immutable={
     "uid": "bad_request",
     "createdAt": "immutable_index_created_at",

@@ -9,7 +9,8 @@ import svcd
 from svcd import INTERFACE_VERSION
 from svcd.api import shapes
 from svcd.api.indexes import STATS_PARAMS, index_stats, indexes_at_work
-from svcd.api.routes import Context, Fields, HandlerResult, Route, Text
+from svcd.api.context import Context
+from svcd.api.routes import Fields, HandlerResult, Route, Text
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.base.quantities import rfc3339_micro
@@ -21,7 +22,8 @@ _GIT_S = 5.0
 
 def health(ctx: Context) -> HandlerResult:
     """Always available: the process answers. A node of a cluster adds how that is."""
-    return HandlerResult(200, {"status": "available", **({} if ctx.cluster is None else {"cluster": ctx.cluster.summary()})})
+    cluster = ctx.services.cluster
+    return HandlerResult(200, {"status": "available", **({} if cluster is None else {"cluster": cluster.summary()})})
 
 
 def version(_ctx: Context) -> HandlerResult:
@@ -32,7 +34,7 @@ def version(_ctx: Context) -> HandlerResult:
 
 @lru_cache(1)
 def _commit(root: Path) -> tuple[str, str]:
-    """Hash and date of the commit that is checked out in a folder; `unknown` where there is no clone, or no git."""
+    """Hash and date of the commit checked out in a folder; `unknown` outside a clone or without git."""
     if (root / ".git").exists():
         command = ["git", "-C", str(root), "-c", f"safe.directory={root}", "rev-list", "-n1", "--format=%H %cI", "HEAD"]
         try:
@@ -76,7 +78,7 @@ def get_features(ctx: Context) -> HandlerResult:
 
 
 def update_features(ctx: Context) -> HandlerResult:
-    """Switch features on or off; null and absent leave them as they are."""
+    """Switch features on or off; null and absent members change nothing."""
     changes = {flag: is_on for flag, is_on in ctx.body.items() if is_on is not None}
     ctx.instance.update_features(changes)
     return HandlerResult(200, _flags(ctx))

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from svcd.api import shapes
-from svcd.api.routes import Context, Fields, HandlerResult, Route
+from svcd.api.context import Context
+from svcd.api.routes import Fields, HandlerResult, Route
 from svcd.auth.keys import ACTIONS, EVERY_INDEX, needs_every_index
 from svcd.base import quantities
 from svcd.base.errors import ApiError
@@ -102,7 +103,7 @@ def _uid(ctx: Context) -> str:
     try:
         return parse_uuid(name)
     except ValueError:
-        return ctx.keys.uid_of(name) or _refuse_unknown(ctx)
+        return ctx.services.keys.uid_of(name) or _refuse_unknown(ctx)
 
 
 def _refuse_unknown(ctx: Context) -> Any:
@@ -113,7 +114,7 @@ def _view(ctx: Context, row: KeyRow) -> shapes.Json:
     return {
         "name": row.name,
         "description": row.description,
-        "key": ctx.keys.value_of(row.uid),
+        "key": ctx.services.keys.value_of(row.uid),
         "uid": row.uid,
         "actions": list(row.actions),
         "indexes": list(row.indexes),
@@ -144,7 +145,7 @@ _WORDS = {
 _CREATE_BODY = Fields(_WORDS | {
     "uid": Field(nullable(uuid), "invalid_api_key_uid", about="A UUID; random when absent."),
     "actions": Field(array_of(one_of(*ACTIONS)), "invalid_api_key_actions", required=True,
-                     missing_code="missing_api_key_actions", about="What the key may do."),
+                     missing_code="missing_api_key_actions", about="The actions that the key permits."),
     "indexes": Field(array_of(index_uid_pattern), "invalid_api_key_indexes", required=True,
                      missing_code="missing_api_key_indexes", about="Where: index uids, `beginning*`, or `*`."),
     "expiresAt": Field(nullable(parsed(string, _future)), "invalid_api_key_expires_at", required=True,

@@ -1,6 +1,6 @@
 """`GET /metrics`: the state of the instance in the text format of Prometheus (docs/http.md#metrics).
 
-Names, labels and order are those that existing dashboards of the interface expect.
+Existing dashboards expect these names and labels in this order.
 """
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from svcd.api.routes import BOUNDS_S, SEARCH_KINDS, Context, HandlerResult, Report, Route, Text, Traffic, sum_of
+from svcd.api.context import Context
+from svcd.api.routes import HandlerResult, Route, Text
+from svcd.api.traffic import BOUNDS_S, SEARCH_KINDS, Report, Traffic, sum_of
 from svcd.base import quantities
 from svcd.base.errors import ApiError
 from svcd.instance.queue import DATABASE_BYTES
@@ -20,7 +22,7 @@ from svcd.instance.task_records import STATUSES, Batch, TaskFilter
 from svcd.tasks.batching import KINDS
 from svcd.tasks.views import parse_duration
 
-# Figures of this process, from proc(5); other systems than Linux have none.
+# Figures of this process, from proc(5), so on Linux only.
 
 _PROC = Path("/proc")
 
@@ -80,7 +82,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Sample(NamedTuple):
-    """One figure. suffix: what follows the name of the family, for the parts of a histogram."""
+    """One figure. suffix: appended to the name of the family, for the parts of a histogram."""
 
     value: float
     labels: Labels = ()
@@ -133,7 +135,7 @@ _ALL_INDEXES = (
     "The provided API key is invalid. The API key for the `/metrics` route must allow access to all indexes."
 )
 _MILLISECOND = quantities.SECOND // 1000
-# The last batch that indexed documents is looked for among so many.
+# The last batch that indexed documents is looked for among this many recent batches.
 _RECENT_BATCHES = 20
 _BATCH_STEP = ("batch_uid", "step_name")
 _BATCH_INDEX = ("batch_uid", "index")
@@ -144,8 +146,8 @@ def get(ctx: Context) -> HandlerResult:
     """All figures. Raises invalid_api_key for a key that may not see every index."""
     if not ctx.permission.allows(None):
         raise ApiError("invalid_api_key", _ALL_INDEXES)
-    reports = ctx.reports()
-    traffic = sum_of(ctx.traffic, reports)
+    reports = ctx.services.reports()
+    traffic = sum_of(ctx.services.traffic, reports)
     groups = (_sizes(ctx), _traffic(traffic), _indexes(ctx), _tasks(ctx), _searches(ctx, reports), _counted_searches(traffic),
               _batches(ctx), _chats(ctx))
     families = sorted(chain(*groups), key=attrgetter("name"))
@@ -207,7 +209,7 @@ def _tasks(ctx: Context) -> Iterator[Family]:
 
 
 def _searches(ctx: Context, reports: Sequence[Report]) -> Iterator[Family]:
-    searches = ctx.searches
+    searches = ctx.services.searches
     running = searches.running + sum(report.running for report in reports)
     waiting = searches.waiting + sum(report.waiting for report in reports)
     yield _gauge("svc_search_queue_size", "Svc Search Queue Size", searches.capacity)
@@ -240,10 +242,10 @@ def _batches(ctx: Context) -> Iterator[Family]:
 
 def _chats(ctx: Context) -> Iterator[Family]:
     """Searches of chats, and the tokens that language models have reported."""
-    searches = ctx.chats.searches
+    searches = ctx.services.chats.searches
     yield Family("svc_chat_searches_total", COUNTER, "Total number of searches performed by chats",
                  labelled(("type",), {("internal",): searches} if searches else {}))
-    tokens = ctx.chats.tokens()
+    tokens = ctx.services.chats.tokens()
     for place, (name, what) in enumerate((("prompt_tokens", "prompt tokens"), ("completion_tokens", "completion tokens"),
                                           ("tokens", "tokens"))):
         yield Family(f"svc_chat_{name}_total", COUNTER, f"Total number of {what} used by chats",

@@ -14,29 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from svcd.api.admission import REQUEST_S, Timer
 from svcd.api.filters import has_joins, hydrate_hits, index_snapshot
-from svcd.api.routes import DEGRADED, Context, Fields, HandlerResult, Route, Text
-from svcd.api.search import (
-    FIELDS,
-    METADATA_HEADERS,
-    PERFORMANCE_DETAILS,
-    PERSONALIZE,
-    AnswerBuilder,
-    BearerQuery,
-    add_answer,
-    check_available,
-    facet_members,
-    measured,
-    metadata,
-    page_of,
-    performance_details,
-    personalized,
-    query_of,
-    semantic_members,
-    shown_vector,
-    timed_slot,
-    uuid7,
-    wants_metadata,
-    with_joins_resolved,
+from svcd.api.context import ANSWER_MEMORY, Context
+from svcd.api.routes import Fields, HandlerResult, Route, Text
+from svcd.api.traffic import DEGRADED
+from svcd.api.answer_members import (
+    METADATA_HEADERS, PERFORMANCE_DETAILS, facet_members, measured, metadata, performance_details, semantic_members,
+    shown_vector, timed_slot, uuid7, wants_metadata,
+)
+from svcd.api.search import AnswerBuilder, add_answer
+from svcd.api.search_parameters import (
+    FIELDS, PERSONALIZE, BearerQuery, check_available, page_of, personalized, query_of, with_joins_resolved,
 )
 from svcd.base import tracing
 from svcd.base.errors import ApiError
@@ -72,7 +59,7 @@ Query = Mapping[str, Any]
 # More queries than a page sends: few such requests run at once.
 MANY = 16
 # Bytes of the answers to all queries of a request, without the long pages, which are made while the client reads them.
-MAX_ANSWER = 32 << 20
+MAX_ANSWER = ANSWER_MEMORY // 2
 
 
 def _weight(value: float) -> float:
@@ -116,7 +103,7 @@ _FEDERATION = object_of({
                            about="Index uid -> patterns of the facets to count."),
     "mergeFacets": Field(nullable(_MERGE_FACETS), "invalid_multi_search_merge_facets"),
     "distinct": Field(nullable(string), "invalid_search_distinct",
-                      about="Attribute of which the merged hits show each value once."),
+                      about="Attribute whose values the merged hits show once each."),
     "showPerformanceDetails": Field(boolean, "invalid_search_show_performance_details", default=False),
     "personalize": Field(nullable(PERSONALIZE), "invalid_search_personalize"),
 })
@@ -148,7 +135,7 @@ def _separate(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query]) -> 
     asked = _each(queries, lambda query: query_of(ctx, query["indexUid"], query))  # all filters are parsed before any search runs
     answer.add(b'{"results":[')
     for place, (query, each) in enumerate(zip(queries, asked)):
-        ctx.searches.yield_turn()
+        ctx.services.searches.yield_turn()
         answer.add(b"," if place else b"")
         _inside(place, partial(_add_result, answer, ctx, query, each, request_uid))
         if answer.size > MAX_ANSWER:
@@ -165,7 +152,7 @@ def _add_result(answer: AnswerBuilder, ctx: Context, query: Query, asked: Bearer
             "Using `federationOptions` is not allowed in a non-federated search.\n"
             " - Hint: remove `federationOptions` from the query or add `federation` to the request.",
         )
-    check_available(query, ctx.instance.features)
+    check_available(query, ctx.services.data_folder.features)
     with measured(query.get("showPerformanceDetails")):
         add_answer(answer, ctx, asked, query, request_uid, f'"indexUid":{dumps(asked.indexed.index_uid)},')
 
@@ -174,7 +161,7 @@ def _add_result(answer: AnswerBuilder, ctx: Context, query: Query, asked: Bearer
 
 
 def _refusal(option: str, member: str, *hints: str) -> str:
-    """Why a query may not have what the whole request may."""
+    """The message for an option that only the whole request may set, not one of its queries."""
     first = f"remove `{member}` from the query or remove `federation` from the request"
     lines = [f"Using {option} is not allowed in federated queries.", f" - Hint: {first}", *hints]
     return "\n".join(lines)
@@ -230,18 +217,18 @@ def _check_remote(ctx: Context, query: Query) -> None:
     """Raise feature_not_enabled, and invalid_multi_search_remote for a name that no instance of the network has."""
     remote, position = _options(query).get("remote"), _options(query).get("queryPosition")
     if remote is not None:
-        features.require(ctx.instance.features(), "network", _REMOTE_SEARCH)
-        network = ctx.instance.network()
+        features.require(ctx.services.data_folder.features(), "network", _REMOTE_SEARCH)
+        network = ctx.services.data_folder.network()
         if remote != network.self_name and remote not in network.remotes:
             raise ApiError("invalid_multi_search_remote",
                            f"Invalid `.federation_options.remote`: remote `{remote}` is not registered")
     if position is not None:
-        features.require(ctx.instance.features(), "network", "Using `federationOptions.queryPosition`")
+        features.require(ctx.services.data_folder.features(), "network", "Using `federationOptions.queryPosition`")
 
 
 def _check_federation(ctx: Context) -> None:
     if ctx.is_proxied:
-        features.require(ctx.instance.features(), "network", _REMOTE_SEARCH)
+        features.require(ctx.services.data_folder.features(), "network", _REMOTE_SEARCH)
 
 
 def _federation_of(ctx: Context, federation: Mapping[str, Any]) -> Federation:
@@ -320,7 +307,7 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
     has_distinct = federation.get("distinct") is not None
     _each(queries, lambda query: _check_separate(query, has_distinct))
     _each(queries, lambda query: _check_remote(ctx, query))
-    _each(queries, lambda query: check_available(query, ctx.instance.features))
+    _each(queries, lambda query: check_available(query, ctx.services.data_folder.features))
     asked = [_resolve_query_joins(ctx, place, each) for place, each in enumerate(asked)]
     timer, wanted = ctx.timer(), _federation_of(ctx, federation)
     network = _network_search(ctx, queries, asked, federation, wanted, timer)
@@ -334,10 +321,11 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
         # An instance that is asked by another leaves the order for the user to that one.
         personalize = None if wanted.is_proxied else federation.get("personalize")
         ordering = personalize and personalized(ctx, personalize, [query.get("q") for query in queries], timer, readers)
-        found = federated(read, asked if network is None else network.local, wanted, timer, ctx.embedding.for_search(timer),
-                          None if network is None else network.remotes, ordering)
+        embedding = ctx.services.embedding.for_search(timer)
+        local, remotes = (asked, None) if network is None else (network.local, network.remotes)
+        found = federated(read, local, wanted, timer, embedding, remotes, ordering)
         if timer.has_run_out:
-            ctx.traffic.count_search(DEGRADED)
+            ctx.services.traffic.count_search(DEGRADED)
         hydrated = {} if wanted.is_proxied else readers  # documents of other indexes are added by the instance that asks
         primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
         if isinstance(found.hits, LongPage):
@@ -382,8 +370,8 @@ def multi_search_with_post(ctx: Context) -> HandlerResult:
     is_measured = federation.get("showPerformanceDetails") if federation is not None else any(
         query.get("showPerformanceDetails") for query in queries)
     with ExitStack() as held:
-        answer = AnswerBuilder(held, ctx.answer_memory)
-        with measured(is_measured), timed_slot(ctx.searches, len(queries) > MANY):
+        answer = AnswerBuilder(held, ctx.services.answer_memory)
+        with measured(is_measured), timed_slot(ctx.services.searches, len(queries) > MANY):
             tracing.end()
             _each(queries, lambda query: ctx.permission.require(query["indexUid"]))
             by_index = (federation or {}).get("facetsByIndex") or {}

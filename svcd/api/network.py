@@ -1,14 +1,15 @@
 """Routes of the network: the other instances that searches may be sent to. See docs/network.md.
 
-A leader, which distributes documents over shards, belongs to the paid edition of the reference engine; svcd has none, and
-answers as its free edition does.
+In the paid edition of the reference engine a leader distributes documents over shards. svcd does not support a leader, and
+answers as the free edition does.
 """
 from __future__ import annotations
 
 from typing import Any
 
-from svcd.api.routes import Context, Fields, HandlerResult, Route
-from svcd.api.search import uuid7
+from svcd.api.context import Context
+from svcd.api.routes import Fields, HandlerResult, Route
+from svcd.api.answer_members import uuid7
 from svcd.base.errors import ApiError
 from svcd.validation import Field, any_object, array_of, map_of, nullable, object_of, string
 
@@ -48,8 +49,8 @@ def control(_ctx: Context) -> HandlerResult:
 
 
 _REMOTE = object_of({
-    "url": Field(nullable(string), "invalid_network_url", about="Of its path and query nothing is used."),
-    "searchApiKey": Field(nullable(string), "invalid_network_search_api_key", about="Sent to it with searches."),
+    "url": Field(nullable(string), "invalid_network_url", about="Its path and query are ignored."),
+    "searchApiKey": Field(nullable(string), "invalid_network_search_api_key", about="The API key sent with searches."),
     "writeApiKey": Field(nullable(string), "invalid_network_write_api_key", about="Kept for tools that write to it."),
 })
 _REMOTES = Field(nullable(map_of(nullable(_REMOTE))), "invalid_network_remotes", about="null removes one, or all of them.")

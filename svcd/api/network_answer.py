@@ -8,34 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.api.filters import has_joins, hydrate_hits
 from svcd.api.remote_search import NetworkQuery, NetworkSearch
-from svcd.api.routes import DEGRADED
-from svcd.api.search import (
-    PERFORMANCE_DETAILS,
-    check_sort,
-    facet_members,
-    metadata,
-    page_of,
-    performance_details,
-    personalized,
-    semantic_members,
-    shown_vector,
-    wants_metadata,
-    with_joins_resolved,
+from svcd.api.traffic import DEGRADED
+from svcd.api.answer_members import (
+    PERFORMANCE_DETAILS, facet_members, metadata, performance_details, semantic_members, shown_vector, wants_metadata,
 )
+from svcd.api.search_parameters import check_sort, page_of, personalized, with_joins_resolved
 from svcd.base import tracing
 from svcd.base.json_text import dumps
 from svcd.search.federation import federated
 from svcd.search.request import Federation, IndexedQuery
 
 if TYPE_CHECKING:
-    from svcd.api.routes import Context
+    from svcd.api.context import Context
     from svcd.index.reader import IndexReader as Reader
 
 
 def network_answer(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], request_uid: str) -> str:
     """The JSON text of the answer. body: the parameters that the query was made from.
 
-    Raises what a search of this instance raises, but an index need not exist here if this instance is no part of the network.
+    Raises the errors of a search on this instance, but the index may be missing here if this instance does not take part.
     """
     members = _members(ctx, asked, body, request_uid)
     if (details := performance_details()) is not None:
@@ -65,9 +56,10 @@ def _members(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], request
         network = NetworkSearch(ctx, [NetworkQuery(body, asked)], federation, timer, passed_on)
         personalize = body.get("personalize")
         ordering = personalize and personalized(ctx, personalize, [body.get("q")], timer, readers)
-        found = federated(read, network.local, federation, timer, ctx.embedding.for_search(timer), network.remotes, ordering)
+        embedding = ctx.services.embedding.for_search(timer)
+        found = federated(read, network.local, federation, timer, embedding, network.remotes, ordering)
         if timer.has_run_out:
-            ctx.traffic.count_search(DEGRADED)
+            ctx.services.traffic.count_search(DEGRADED)
         hits = hydrate_hits(ctx, list(found.hits), readers)
         primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
     members: dict[str, Any] = {"hits": hits, "query": body.get("q") or "", **_vector_member(found.query_vectors)}

@@ -1,4 +1,4 @@
-"""Documents over the network: pages of all instances merged to one, and what a page has for the instance that merges it.
+"""Documents over the network: merge the pages of all instances, and add sort values to a page for the instance that merges it.
 
 See docs/network.md#documents.
 """
@@ -13,7 +13,7 @@ from itertools import islice
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from svcd.api.documents import Selected, Wanted, select_documents
+from svcd.api.document_selection import Selected, Wanted, select_documents
 from svcd.api.routes import HandlerResult, Text
 from svcd.api.streaming import WHOLE, list_body
 from svcd.api.use_network import begin_calls, partition, waiting
@@ -27,7 +27,7 @@ from svcd.search.score_values import Compared, by_distance, by_value, read_value
 from svcd.validation.messages import U64_MAX
 
 if TYPE_CHECKING:
-    from svcd.api.routes import Context
+    from svcd.api.context import Context
     from svcd.index.reader import IndexReader
     from svcd.instance.network import Network
 
@@ -40,23 +40,23 @@ SortValues = Sequence[Compared]  # one per sort expression
 
 
 class _Remotes(NamedTuple):
-    """The pages of the remotes that answered, and the errors of the others, all by name."""
+    """Name of a remote -> its page, or its error."""
 
     pages: Mapping[str, Mapping[str, Any]]
     errors: dict[str, ErrorObject]
 
 
-# Asking the network
+# Calls to remotes
 
 
 def fetch(ctx: Context, asked: Mapping[str, Any], wanted: Wanted) -> HandlerResult:
-    """One page of the documents of all instances; `remoteErrors` names those that failed.
+    """One page of the documents of all instances; `remoteErrors` names failed instances.
 
     asked: the members of the body of `/documents/fetch`. Raises remote_bad_response for a page that cannot be merged, and the
-    errors of this instance, if it takes part.
+    errors of this instance if it takes part.
     """
     offset, limit = asked["offset"], asked["limit"]
-    network = ctx.instance.network()
+    network = ctx.services.data_folder.network()
     asked_of_each = {**asked, "limit": min(offset + limit, U64_MAX), "offset": 0}
     calls = _Calls(ctx, network, asked_of_each)
     with ExitStack() as held:
@@ -77,14 +77,15 @@ def fetch(ctx: Context, asked: Mapping[str, Any], wanted: Wanted) -> HandlerResu
         merged = heapq.merge(*lists, key=lambda each: _sort_key(each[0]))
         shown = (text for _, text in islice(merged, min(offset, maxsize), min(offset + limit, maxsize)))
         tail = {"offset": offset, "limit": limit, "total": total, **({"remoteErrors": found.errors} if found.errors else {})}
-        body = list_body(b'{"results":[', shown, f"],{dumps(tail)[1:]}".encode, expected=expected, limit=ctx.large_answers,
-                         held=held)
+        body = list_body(b'{"results":[', shown, f"],{dumps(tail)[1:]}".encode, expected=expected,
+                         limit=ctx.services.large_answers, held=held)
     return HandlerResult(200, Text(body))
 
 
 def find(ctx: Context, document_id: str) -> str:
     """The JSON text of a document that this instance does not have. Raises document_not_found, remote_bad_response."""
-    found = _Calls(ctx, ctx.instance.network(), {**ctx.query, "ids": [document_id], "offset": 0, "limit": 1}).results()
+    asked = {**ctx.query, "ids": [document_id], "offset": 0, "limit": 1}
+    found = _Calls(ctx, ctx.services.data_folder.network(), asked).results()
     for page in found.pages.values():
         for _, text in _documents(page):
             return text.decode()
@@ -93,10 +94,10 @@ def find(ctx: Context, document_id: str) -> str:
 
 
 class _Calls:
-    """`/documents/fetch` of all remotes, which run from now on."""
+    """Calls of `/documents/fetch` on all remotes. Its creation starts them."""
 
     def __init__(self, ctx: Context, network: Network, asked: Mapping[str, Any]) -> None:
-        # Remotes must not ask the network in their turn: they get no `useNetwork`.
+        # Remotes must not call other instances in turn: they get no `useNetwork`.
         body = {"offset": asked["offset"], "limit": asked["limit"], "fields": asked.get("fields"),
                 "retrieveVectors": asked["retrieveVectors"], "ids": asked.get("ids"), "filter": asked.get("filter"),
                 "sort": asked.get("sort"), "useNetwork": None}
@@ -106,7 +107,7 @@ class _Calls:
                          for name in partition(network).remotes}
 
     def results(self) -> _Remotes:
-        """Wait for all of them."""
+        """Wait for all calls."""
         pages: dict[str, Mapping[str, Any]] = {}
         errors: dict[str, ErrorObject] = {}
         with waiting(self._ctx):
@@ -120,7 +121,7 @@ class _Calls:
 
 
 def _page(answer: Any) -> Mapping[str, Any]:
-    """A page of documents. Raises one of MISFITS for another answer."""
+    """Check that an answer is a page of documents. Raises one of MISFITS otherwise."""
     numbers = [answer[name] for name in ("offset", "limit", "total")]
     if not isinstance(answer["results"], list) or not all(type(number) is int and number >= 0 for number in numbers):
         raise ValueError("no page of documents")
@@ -154,13 +155,13 @@ def _document(document: Any) -> tuple[SortValues, bytes]:
 
 
 def _compare(left: SortValues, right: SortValues) -> int:
-    """By the first expression that tells two documents apart: negative if the left one comes first, 0 if none does."""
+    """Compare by the first sort expression that differs: negative if the left document comes first, 0 if all are equal."""
     difference = next(filter(None, map(_compare_values, left, right)), 0)
     return (difference > 0) - (difference < 0)
 
 
 def _compare_values(left: Compared, right: Compared) -> float:
-    """0 for what cannot be compared, which one order for all instances does not give."""
+    """Compare two values of the same kind; 0 for other values, which instances with the same order never send."""
     if isinstance(left, Sorted) and isinstance(right, Sorted):
         return by_value(left, right)
     if isinstance(left, GeoSorted) and isinstance(right, GeoSorted):
@@ -175,14 +176,14 @@ _sort_key = cmp_to_key(_compare)
 
 
 def shown_for_caller(selected: Selected, offset: int, limit: int, size: int) -> tuple[Iterator[bytes], int]:
-    """(the documents of a page as the caller merges them, how many there are on all pages). size: see Selected."""
+    """(the documents of a page for the instance that merges them, total number of documents). size: see Selected."""
     documents, total = _shown_with_values(selected, offset, limit, size)
     return (_with_member(text, values) for values, text in documents), total
 
 
 def _with_member(text: bytes, values: Sequence[SortValue]) -> bytes:
     member = {_VALUES: shown_values(values, 1.0)}
-    if FEDERATION.encode() in text:  # it may have a field of this name
+    if FEDERATION.encode() in text:  # the document may have a field of this name
         return dumps({**loads(text), FEDERATION: member}).encode()
     return b"%b%b\"%b\":%b}" % (text[:-1], b"," if text != b"{}" else b"", FEDERATION.encode(), dumps(member).encode())
 
@@ -190,7 +191,7 @@ def _with_member(text: bytes, values: Sequence[SortValue]) -> bytes:
 def _shown_with_values(
     selected: Selected, offset: int, limit: int, size: int,
 ) -> tuple[Iterator[tuple[Sequence[SortValue], bytes]], int]:
-    """(sort values and JSON texts of the documents of a page, found on demand; how many there are on all pages)"""
+    """(sort values and JSON texts of the documents of a page, found on demand; total number of documents)"""
     reader = selected.reader
     docids = reader.all_docids() if selected.docids is None else selected.docids
     total = len(docids)
@@ -212,7 +213,7 @@ def _paired(selected: Selected, ordered: Iterable[tuple[int, Sequence[SortValue]
 
 
 def _sorted(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule]) -> Iterator[tuple[int, tuple[SortValue, ...]]]:
-    """The documents by the first rule, ties by the next, at last by docid, each with its values."""
+    """The documents by the first rule, ties by the next, finally by docid, each with its values."""
     opened: list[Iterator[tuple[tuple[SortValue, ...], DocIds]]] = [iter([((), docids)])]
     while opened:
         values, bucket = next(opened[-1], ((), None))
@@ -227,7 +228,7 @@ def _sorted(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule]) -> I
 
 def _buckets(reader: IndexReader, docids: DocIds, rule: SortRule, before: tuple[SortValue, ...],
              ) -> Iterator[tuple[tuple[SortValue, ...], DocIds]]:
-    """The documents by one rule. before: their values by the rules before it."""
+    """Sort documents by one rule. before: their values by the rules before it."""
     if rule.point:
         for found in geo_buckets(reader, rule.point, rule.is_ascending, docids):
             yield (*before, GeoSorted(rule.point, rule.is_ascending, found.point, found.metres)), found.docids

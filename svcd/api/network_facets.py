@@ -11,10 +11,10 @@ from svcd.schema.field_values import normal_form
 from svcd.search.search import FacetHit
 
 if TYPE_CHECKING:
-    from svcd.api.routes import Context
+    from svcd.api.context import Context
 
 CALLS_AT_ONCE = 40
-# The members that are sent, with the value of those that the request leaves out.
+# Members that remotes get, with the values of absent members.
 _SENT: Mapping[str, Any] = {
     **dict.fromkeys(("facetQuery", "facetName", "q", "vector", "media", "hybrid", "filter")), "matchingStrategy": "last",
     **dict.fromkeys(("attributesToSearchOn", "rankingScoreThreshold", "locales", "exhaustiveFacetCount")),
@@ -24,13 +24,13 @@ Hits = list[FacetHit]
 
 
 def search(ctx: Context, local: Callable[[], tuple[Hits, str]]) -> tuple[Hits, dict[str, ErrorObject]]:
-    """(the values of all instances, the errors of those that failed by name).
+    """(the values of all instances, name of a failed remote -> its error).
 
-    local: searches this instance, which always takes part, and says whether values are in the order of `alpha` or `count`.
+    local: searches this instance, which always takes part; returns its hits and their order, `alpha` or `count`.
     Its errors end the request.
     """
-    network = ctx.instance.network()
-    # Remotes must not ask the network in their turn: they get no `useNetwork`.
+    network = ctx.services.data_folder.network()
+    # Remotes must not call other instances in turn: they get no `useNetwork`.
     body = {**_SENT, **{name: value for name, value in ctx.body.items() if name in _SENT},
             "filter": with_bearer_filter(ctx.body.get("filter"), ctx.permission.search_filter(ctx.index_uid),
                                          "invalid_search_filter"),
@@ -50,7 +50,7 @@ def search(ctx: Context, local: Callable[[], tuple[Hits, str]]) -> tuple[Hits, d
 
 
 def _read(answer: Any) -> Hits:
-    """The values of an answer. Raises one of MISFITS for another answer."""
+    """The values of an answer. Raises one of MISFITS if it is not an answer to a facet search."""
     return [_hit(hit["value"], hit["count"]) for hit in answer["facetHits"]]
 
 
@@ -61,7 +61,7 @@ def _hit(value: Any, count: Any) -> FacetHit:
 
 
 def _merged(lists: Iterable[Hits], order: str) -> Hits:
-    """Every value once. None is left out: each instance has cut its own list."""
+    """Add up the counts of each value. All values are kept: each instance has cut its own list."""
     counts: dict[str, int] = {}
     for value, count in (hit for hits in lists for hit in hits):
         counts[value] = counts.get(value, 0) + count

@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from svcd import INTERFACE_VERSION
-from svcd.api.routes import JSON, Body, Context, Fields, HandlerResult, Route, Schema, Text, Value
+from svcd.api.context import Context
+from svcd.api.routes import JSON, Body, Fields, HandlerResult, Route, Schema, Text, Value
 from svcd.api.shapes import SCHEMAS, Json, ref
 from svcd.api.waiting import WAIT, WAIT_NAME, answers_of, is_write
 from svcd.auth.keys import names_that_open
@@ -21,7 +22,7 @@ _MEANINGS = {
     404: "Not found.", 415: "The content type is missing or not supported.",
 }
 _BEARER = ("The master key, the value of an API key or, to search, a tenant token signed with one (JWT). The master key "
-           "may do everything. Of the actions that an operation names, a key needs one; where it names none, only the "
+           "permits everything. A key needs one of the actions that an operation lists; if it lists none, only the "
            "master key will do.")
 _PATH_PARAMETERS: Mapping[str, Json] = {  # name: schema; others are texts
     "task_id": {"type": "integer", "minimum": 0},
@@ -101,7 +102,7 @@ def _operation(route: Route) -> Json:
 
 
 def _permissions(route: Route) -> list[str]:
-    """The names of which a key must list one; for a route with several actions, names that open all of them."""
+    """A key needs one of these names. For a route with several actions, each name opens all of them."""
     named = [names_that_open(action) for action in route.actions]
     own = [names[0] for names in named if names]
     return list(dict.fromkeys([*own, *(name for names in named for name in names if all(name in one for one in named))]))

@@ -11,7 +11,8 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 
-from svcd.api.routes import Context, HandlerResult, Route, Text
+from svcd.api.context import Context
+from svcd.api.routes import HandlerResult, Route, Text
 
 _HTML = "text/html"
 _SCRIPT, _STYLE = re.compile(r"<script>(.*?)</script>", re.DOTALL), re.compile(r"<style>(.*?)</style>", re.DOTALL)
@@ -19,7 +20,7 @@ _SCRIPT, _STYLE = re.compile(r"<script>(.*?)</script>", re.DOTALL), re.compile(r
 
 def root(ctx: Context) -> HandlerResult:
     """The page for browsers, in development; for all others a sign of life."""
-    if ctx.shows_page and _HTML in (ctx.request.headers.get("accept") or ""):
+    if ctx.services.shows_page and _HTML in (ctx.request.headers.get("accept") or ""):
         text, headers = _page()
         return HandlerResult(200, Text(text, f"{_HTML}; charset=utf-8"), headers)
     return HandlerResult(200, {"status": "Svc is running"})
@@ -38,7 +39,7 @@ def _page() -> tuple[str, tuple[tuple[str, str], ...]]:
 
 
 def _hash_of(element: re.Pattern[str], text: str) -> str:
-    """What a policy calls the only element of this kind: its hash."""
+    """The hash with which a policy allows the only element of this kind."""
     (content,) = element.findall(text)
     return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
 

@@ -1,21 +1,18 @@
-"""Personalized searches: the hits of a page in the order that a rerank service finds best for the user (docs/personalization.md).
+"""Personalized searches: a rerank service orders the hits of a page for the user (docs/personalization.md).
 
-A search that waits for the service gives up its slot of the search queue, and only so many may wait at once. Import it late: no
-other search needs it.
+A search that waits for the service gives up its slot of the search queue, and at most MAX_WAITING searches wait at once. Import
+this module late: no other search needs it.
 
-Threads: every request thread comes here; the `_lock` guards the making of the reranker.
+Threads: all request threads use it; `_lock` guards the creation of the reranker.
 """
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from svcd.api.admission import SearchQueue, Timer
-from svcd.api.routes import Context
 from svcd.api.streaming import ConcurrencyLimit
-from svcd.search.request import Reranking
-from svcd.validation import features
 
 if TYPE_CHECKING:
     from svcd.remote.reranking import Reranker
@@ -26,7 +23,7 @@ MAX_WAITING = 64
 class Personalization:
     """Orders the hits of all personalized searches of a process.
 
-    searches: the queue whose slots are given up. make_reranker: called when the first search is personalized.
+    searches: the queue whose slots waiting searches give up. make_reranker: called when the first search is personalized.
     """
 
     def __init__(self, searches: SearchQueue, make_reranker: Callable[[], Reranker], most: int = MAX_WAITING) -> None:
@@ -37,10 +34,10 @@ class Personalization:
         self._made: Reranker | None = None
 
     def order(self, prompt: str, documents: Sequence[str], timer: Timer, cutoff_ms: int) -> Sequence[int]:
-        """The positions of documents (JSON texts), best first; as they are when the time of the search is over.
+        """Positions in `documents` (JSON texts), best first; in the given order if the time of the search is over.
 
-        timer, cutoff_ms: the clock of the search, and its time. The clock stands still meanwhile, so that formatting has its
-        time. Raises what Reranker.order() raises, and too_many_search_requests when too many searches wait.
+        timer, cutoff_ms: the clock of the search, and its limit. The clock is paused during the call, so that formatting has
+        time left. Raises the errors of Reranker.order(), and too_many_search_requests if too many searches wait.
         """
         with self._searches.one_of(self._waiting):
             within_s = cutoff_ms / 1000 - timer.elapsed_s()
@@ -54,24 +51,7 @@ class Personalization:
             return self._made
 
 
-def reranking(ctx: Context, user_context: str, texts: Iterable[str | None], timer: Timer,
-              cutoff_ms: Callable[[], int]) -> Reranking:
-    """What orders the hits of one search. texts: the `q` of its queries; cutoff_ms: called when the hits are known.
-
-    Its `order` raises feature_not_enabled without a key, also for no hits: only after the search has run, as clients expect.
-    """
-    is_legacy = bool(ctx.instance.features().get("legacySearch"))
-    prompt = prompt_of(user_context, [text for text in texts if text is not None], is_legacy)
-
-    def order(documents: Sequence[str]) -> Sequence[int]:
-        if ctx.personalization is None:
-            raise features.not_enabled(features.PERSONALIZATION, "reranking search results")
-        return ctx.personalization.order(prompt, documents, timer, cutoff_ms()) if documents else ()
-
-    return Reranking(order, shows_source=not is_legacy)
-
-
 def prompt_of(user_context: str, texts: Sequence[str], is_legacy: bool) -> str:
-    """The query of the rerank service. texts: of the queries; is_legacy: leave out the second line when there are none."""
+    """The query for the rerank service. texts: the `q` of all queries; is_legacy: without texts, leave out the second line."""
     first = f"User Context: {user_context}"
     return first if is_legacy and not texts else f"{first}\nQuery: {', '.join(texts)}"

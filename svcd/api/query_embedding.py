@@ -1,10 +1,10 @@
-"""Vectors of queries: embedded by the services or local models of the settings while a search waits.
+"""Vectors of queries: services or local models of the settings embed them while a search waits.
 
-A service may be slow, or gone. A search that waits for one gives up its slot of the search queue, its cutoff stands still, and
-only so many may wait at once, so that searches by words go on. Of searches that can do without the vector, only one at a time
-waits for a service that did not answer in time before (docs/http.md#search-queue).
+A service may be slow or unreachable. A search that waits for it gives up its slot of the search queue, its cutoff is paused, and
+at most MAX_WAITING searches wait at once, so that searches by words continue. If a service did not answer in time, only one
+search at a time waits for it again, unless a search needs the vector (docs/http.md#search-queue).
 
-Threads: every request thread comes here; the `_lock` of Trust guards what it knows of services.
+Threads: all request threads use it; the `_lock` of Trust guards its sets of services.
 """
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from svcd.search.request import QueryInput
 
 MAX_WAITING = 64
-# Seconds that a search waits at most: one that cannot do without the vector, and one with words as well.
+# Most seconds that a search waits: a search that needs the vector, and a search that has words as well.
 NEEDED_WITHIN_S, USEFUL_WITHIN_S = 10.0, 3.0
-# A service that fails later than this keeps people waiting.
+# A service that fails after more than this many seconds counts as slow.
 SLOW_S = 1.0
 
 
@@ -40,9 +40,9 @@ def no_services() -> Embedders:
 
 
 class Trust:
-    """Knows which services did not answer in time when they were asked last; each is named by a number.
+    """Services that did not answer in time at their last call; each is identified by a number.
 
-    One search at a time may find out whether such a service is back; others need not wait.
+    One search at a time may find out whether such a service works again; other searches do not wait.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Trust:
 
     @contextmanager
     def trying(self, service: int) -> Iterator[bool]:
-        """True if the service may be asked in this block, and False if another search finds out whether it is back."""
+        """True if this block may call the service; False while another search finds out whether it works again."""
         with self._lock:
             is_slow = service in self._slow
             is_allowed = not is_slow or service not in self._tried
@@ -66,7 +66,7 @@ class Trust:
                     self._tried.discard(service)
 
     def note(self, service: int, is_slow: bool) -> None:
-        """A service has answered, or failed: did it keep the search waiting?"""
+        """A service has answered, or failed. is_slow: it kept the search waiting."""
         with self._lock:
             (self._slow.add if is_slow else self._slow.discard)(service)
 
@@ -74,7 +74,7 @@ class Trust:
 class QueryEmbedding:
     """Embeds queries for all searches of a process. Any thread may call it.
 
-    make_embedders: called when the first query is embedded. searches: the queue whose slots are given up.
+    make_embedders: called when the first query is embedded. searches: the queue whose slots waiting searches give up.
     """
 
     def __init__(self, searches: SearchQueue, make_embedders: Callable[[], Embedders] = no_services,
@@ -89,7 +89,7 @@ class QueryEmbedding:
         return self._make_embedders()
 
     def for_search(self, timer: Timer) -> SearchEmbedding:
-        """What one search calls to embed its query. timer: its cutoff, which stands still meanwhile."""
+        """Return the function with which one search embeds its query. timer: its cutoff, which is paused during the call."""
         return SearchEmbedding(self, timer)
 
     def vector(self, wanted: QueryInput, timer: Timer) -> array[float]:
@@ -123,7 +123,7 @@ class QueryEmbedding:
 
 
 class SearchEmbedding:
-    """Embeds the queries of one search. has_failed: was one not embedded, so that its words alone had to do?"""
+    """Embeds the queries of one search. has_failed: whether a query was not embedded, and only its words were searched."""
 
     def __init__(self, embedding: QueryEmbedding, timer: Timer) -> None:
         self.has_failed = False

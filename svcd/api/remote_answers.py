@@ -1,6 +1,6 @@
 """Reads the answer of a remote to a search: its hits with the values that order them, its pins, totals and facets.
 
-A remote answers as any client is answered, except that `_federation` of its hits has some more members
+A remote answers like any client's request, except that `_federation` of its hits has more members
 (svcd.search.proxied_hits). Source: docs/network.md#merging.
 """
 from __future__ import annotations
@@ -22,10 +22,10 @@ _PAGINATIONS = (("hitsPerPage", "page", "totalPages", "totalHits"), ("limit", "o
 
 
 def remote_result(remote: str, answer: Any) -> RemoteResult:
-    """What a remote found.
+    """Read the answer of a remote.
 
-    Raises ValueError for what is no answer to a federated search, and remote_bad_response for hits that cannot be merged.
-    A hit of which only a member has a wrong type is left out.
+    Raises ValueError for anything but an answer to a federated search, and remote_bad_response for hits that cannot be merged.
+    Leaves out a hit if only a member of it has a wrong type.
     """
     total = _checked_total(answer)
     facets, query_vectors = _facets(answer), _query_vectors(answer)
@@ -66,7 +66,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _hit(remote: str, given: Json) -> RemoteHit | None:
-    """A hit; None if it has a member that cannot be used. Raises remote_bad_response if one that must be there is not."""
+    """A hit; None if a member has a wrong type. Raises remote_bad_response if a required member is missing."""
     federation = _federation_of(given)
     extra, pinned = federation.get(EXTRA_DOCUMENT) or {}, federation.get(PINNED_POSITION)
     score, number, index_uid = federation[WEIGHTED_SCORE], federation.get("queriesPosition"), federation.get("indexUid")
@@ -101,10 +101,10 @@ def _facets(answer: Json) -> dict[str, Facets]:
         own = _object(own)
         distribution = {field: _object(counts) for field, counts in _object(own.get("distribution") or {}).items()}
         if not all(_is_count(count) for counts in distribution.values() for count in counts.values()):
-            raise ValueError("a count that is none")
+            raise ValueError("a count that is not a number")
         stats = {field: (_object(ends).get("min"), ends.get("max")) for field, ends in _object(own.get("stats") or {}).items()}
         if not all(_is_number(end) for ends in stats.values() for end in ends):
-            raise ValueError("a minimum or maximum that is no number")
+            raise ValueError("a minimum or maximum that is not a number")
         facets[index_uid] = Facets(distribution, {field: {"min": float(least), "max": float(most)}  # type: ignore[arg-type]  # they are numbers
                                                   for field, (least, most) in stats.items()})
     return facets

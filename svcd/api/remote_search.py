@@ -1,7 +1,7 @@
-"""Searches over the network: which instances answer a query, what they are sent, and what has become of it (docs/network.md).
+"""Searches over the network: choose the instances for each query, call them, and collect their results (docs/network.md).
 
-The calls begin before the search of this instance, and it waits for them after it, without a slot of the search queue: else
-two instances that ask each other could wait until the deadline.
+The calls begin before this instance searches. It waits for them afterwards, without a slot of the search queue: otherwise two
+instances that call each other could block each other until the deadline.
 """
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.api.admission import Timer
 from svcd.api.remote_answers import remote_result
-from svcd.api.search import FIELDS, wants_metadata
+from svcd.api.answer_members import wants_metadata
+from svcd.api.search_parameters import FIELDS
 from svcd.api.use_network import begin_calls, partition, waiting
 from svcd.base import tracing
 from svcd.base.errors import ApiError, ErrorObject
@@ -22,16 +23,16 @@ from svcd.search.remote_hits import RemoteResult, Remotes
 from svcd.search.request import Federation, IndexedQuery
 
 if TYPE_CHECKING:
-    from svcd.api.routes import Context
+    from svcd.api.context import Context
     from svcd.instance.network import Network
     from svcd.remote.remote_calls import Pending
 
-# Members of a query that the federation decides, and the network: a remote must not ask others in turn.
+# Members of a query that the federation sets, and `useNetwork`: a remote must not call other instances in turn.
 _NOT_PASSED_ON = ("offset", "limit", "page", "hitsPerPage", "facets", "useNetwork", "showPerformanceDetails")
 
 
 class NetworkQuery(NamedTuple):
-    """A query of a request. body: its members. remote: the instance that it names, None for none."""
+    """A query of a request. body: its members. remote: the instance that it names, or None."""
 
     body: Mapping[str, Any]
     indexed: IndexedQuery
@@ -39,14 +40,14 @@ class NetworkQuery(NamedTuple):
 
     @property
     def uses_network(self) -> bool:
-        """Is it a query of other instances, or one that names this instance as a remote?"""
+        """Return whether the query uses the network, or names an instance, even this one."""
         return self.remote is not None or bool(self.body.get("useNetwork"))
 
 
 class _Plan(NamedTuple):
-    """Who runs which queries. local: those of this instance. sent: name of a remote -> its queries, as they are sent.
+    """Which instance runs which queries. local: the queries for this instance. sent: name of a remote -> the JSON of its queries.
 
-    is_remote: has any query gone to the network, be it to this instance alone?
+    is_remote: whether any query uses the network, even if only this instance answers it.
     """
 
     local: list[IndexedQuery]
@@ -70,7 +71,7 @@ def _planned(network: Network, queries: Sequence[NetworkQuery], federation: Fede
 
 
 def _instances(network: Network, query: NetworkQuery) -> tuple[Sequence[str], bool]:
-    """(the remotes that a query goes to, does this instance run it, too?)."""
+    """(the remotes that run a query, whether this instance runs it, too)."""
     if query.remote is not None:
         is_own = query.remote == network.self_name
         return () if is_own else (query.remote,), is_own
@@ -84,7 +85,7 @@ def _instances(network: Network, query: NetworkQuery) -> tuple[Sequence[str], bo
 
 
 def _sent_query(query: NetworkQuery, place: int, federation: Federation) -> dict[str, Any]:
-    """A query with all members, also those that were not given. place: of the query in the request."""
+    """The JSON of a query with all members, including absent ones. place: position of the query in the request."""
     body = query.body
     given = {name: body.get(name) for name in FIELDS if name != "personalize"}
     given.update(dict.fromkeys(_NOT_PASSED_ON))
@@ -95,7 +96,7 @@ def _sent_query(query: NetworkQuery, place: int, federation: Federation) -> dict
 
 
 def _sent_filter(indexed: IndexedQuery) -> str | None:
-    """The filter in canonical form, with that of the tenant token; without joins, which are resolved here."""
+    """The filter in canonical form, including the filter of the tenant token; this instance has resolved its joins."""
     if indexed.query.filter is None:
         return None
     from svcd.filters.canonical_text import canonical_text
@@ -104,7 +105,7 @@ def _sent_filter(indexed: IndexedQuery) -> str | None:
 
 
 def _sent_federation(federation: Federation, others: Mapping[str, Any]) -> dict[str, Any]:
-    """The federation, from its first hit to the end of the page. others: members that are passed on as they are."""
+    """The federation with a page from the first hit to the end of the wanted page. others: members to pass on unchanged."""
     if federation.is_paged:
         page, size = federation.page_and_size
         page_members = {"limit": federation.limit, "offset": federation.offset,
@@ -117,17 +118,15 @@ def _sent_federation(federation: Federation, others: Mapping[str, Any]) -> dict[
 
 
 class NetworkSearch:
-    """A search of which other instances run a part.
+    """A search that other instances share. Its creation starts the calls.
 
-    local: the queries that run here; remotes: for svcd.search.federation.federated, None when no query has gone to the network.
-    The calls of remotes have begun.
+    local: the queries for this instance. remotes: for svcd.search.federation.federated; None if no query uses the network.
     """
 
     def __init__(self, ctx: Context, queries: Sequence[NetworkQuery], federation: Federation, timer: Timer,
                  passed_on: Mapping[str, Any]) -> None:
-        """timer: its clock stands still while remotes are waited for. passed_on: members of the federation that remotes get,
-        too."""
-        network = ctx.instance.network()
+        """timer: paused while this instance waits for remotes. passed_on: members of the federation that remotes get, too."""
+        network = ctx.services.data_folder.network()
         plan = _planned(network, queries, federation)
         self.local = plan.local
         self.remotes = Remotes(network.self_name, self._wait) if plan.is_remote else None
@@ -154,7 +153,7 @@ class NetworkSearch:
             return ()
         tracing.begin("wait for remote results")
         started = time.monotonic()
-        with waiting(self._ctx), self._ctx.searches.paused(), self._timer.paused():
+        with waiting(self._ctx), self._ctx.services.searches.paused(), self._timer.paused():
             self._collect()
         self._waited_s = time.monotonic() - started
         return list(self._results.values())
@@ -167,21 +166,21 @@ class NetworkSearch:
                 self._errors[name] = error.as_json()
 
     def milliseconds(self, elapsed_s: float) -> int:
-        """The processing time: the longest of those of the instances. elapsed_s: since the begin of the search, with waiting."""
+        """The longest processing time of the instances. elapsed_s: time since the search began, including waits for remotes."""
         own = int((elapsed_s - self._waited_s) * 1000)
         return max(own, *(result.milliseconds for result in self._results.values()), 0)
 
     def error_members(self) -> dict[str, Any]:
-        """The member `remoteErrors`; none if there was no remote at all."""
+        """The member `remoteErrors`; {} for a search that does not use the network."""
         return {} if self.remotes is None else {"remoteErrors": self._errors}
 
     def primary_key(self, index_uid: str, remote: str | None, own: Mapping[str, str | None]) -> str | None:
-        """The primary key that the metadata of a query show. remote: that it names. own: primary keys of the indexes here."""
+        """The primary key in the metadata of a query. remote: the instance it names. own: primary keys of the indexes here."""
         if remote is None:
             return own.get(index_uid)
-        result = self._results.get(remote)  # none for a query that names this instance, as clients know it
+        result = self._results.get(remote)  # None for a query that names this instance: clients expect it
         return None if result is None else result.primary_keys.get(index_uid)
 
     def shown_name(self, remote: str | None) -> str | None:
-        """The name of the instance that the metadata of a query show. remote: that it names."""
+        """The name of the instance in the metadata of a query. remote: the instance it names."""
         return remote if remote is not None or self.remotes is None else self.remotes.own_name

@@ -1,6 +1,6 @@
-"""`POST /render-template`: a template of an index or of the request, and what becomes of it with a document or search query.
+"""`POST /render-template`: render a template of an index or of the request with a document or a search query.
 
-It shows what an embedder or a language model would get (docs/templates.md#the-route).
+The response shows the text for an embedder or a language model (docs/templates.md#the-route).
 """
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from svcd.api.bodies import serde_type
-from svcd.api.routes import Context, Fields, HandlerResult, Route
+from svcd.api.context import Context
+from svcd.api.routes import Fields, HandlerResult, Route
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps, loads
 from svcd.schema.embedder_settings import fragments, indexing_part
@@ -29,7 +30,7 @@ _TEMPLATE_CODE = "invalid_render_template"
 _INPUT_CODE = "invalid_render_input"
 _MEMBERS = {"index_uid": "indexUid", "document_template_max_bytes": "documentTemplateMaxBytes"}
 
-# Of each kind the feature it needs, and then in this order what must be there (+) and what must not be (-).
+# For each kind of template: the feature it needs, then the required (+) and forbidden (-) members, in the order of the checks.
 _CHAT = ("chatCompletions", "accessing chat settings")
 _FRAGMENT = ("multimodal", "accessing fragments")
 _Kind = tuple[tuple[str, str] | None, str]
@@ -50,7 +51,7 @@ _INPUT_KINDS: dict[str, _Kind] = {
 
 
 def render(ctx: Context) -> HandlerResult:
-    """The template, and what is rendered from the input, if there is one.
+    """The template and, if the request has an input, the rendered text.
 
     Raises invalid_api_key for an index that the key does not have, invalid_render_template, template_parsing_error,
     invalid_render_input, render_document_not_found, template_rendering_error, index_not_found, feature_not_enabled.

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from svcd.api import shapes
-from svcd.api.routes import Context, Fields, HandlerResult, Route
+from svcd.api.context import Context
+from svcd.api.routes import Fields, HandlerResult, Route
 from svcd.base.errors import ApiError
 from svcd.base.json_text import loads
 from svcd.base.quantities import parse_utc
@@ -39,7 +40,7 @@ _BAD_DATE = ("`{text}` is not a valid date. It should follow the RFC 3339 format
 
 
 def _moment(text: str) -> str:
-    """A moment as it is kept: RFC 3339, with the offset it was given."""
+    """A moment in its stored form: RFC 3339, with its own offset."""
     try:
         parse_utc(text)
     except ValueError:
@@ -83,7 +84,7 @@ def _without_nulls(members: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Action:
-    """What a rule does with a document. Its type is looked at first: the other members depend on it."""
+    """The action of a rule on a document. The type is checked first, because the other members depend on it."""
 
     _position = object_of({"position": Field(positive_integer, required=True)})
 
@@ -109,12 +110,12 @@ class _Action:
 _action: Check = _Action()
 _conditions = parsed(object_of({
     "time": Field(nullable(parsed(object_of({
-        "start": Field(nullable(parsed(string, _moment)), about="The rule is not in force before."),
-        "end": Field(nullable(parsed(string, _moment)), about="The rule is not in force after."),
+        "start": Field(nullable(parsed(string, _moment)), about="The rule applies from this time on."),
+        "end": Field(nullable(parsed(string, _moment)), about="The rule applies until this time."),
     }, is_open=True), _in_order))),
     "query": Field(nullable(parsed(object_of({
-        "isEmpty": Field(nullable(boolean), about="Must the query have no words?"),
-        "words": Field(nullable(string), about="Words that the query must have."),
+        "isEmpty": Field(nullable(boolean), about="True: the rule applies only to queries without words."),
+        "words": Field(nullable(string), about="The query must contain these words."),
     }), _empty_or_words))),
     "filter": Field(nullable(object_of({
         "values": Field(any_object, default={}, about="Attribute -> values that the filter of the query must ask for."),
@@ -130,11 +131,11 @@ _actions = array_of(object_of({
 _RULE = Fields({  # in the order in which messages list them
     "description": Field(nullable(string), "invalid_dynamic_search_rule_description"),
     "precedence": Field(nullable(positive_integer), "invalid_dynamic_search_rule_priority",
-                        about="Rules of smaller numbers come first."),
+                        about="Rules with smaller numbers come first."),
     "active": Field(nullable(boolean), "invalid_dynamic_search_rule_active"),
     "conditions": Field(nullable(_conditions), "invalid_dynamic_search_rule_conditions",
-                        about="What must hold of a query for the rule to be in force."),
-    "actions": Field(nullable(_actions), "invalid_dynamic_search_rule_actions", about="The documents that it pins."),
+                        about="The rule applies only to queries that meet these conditions."),
+    "actions": Field(nullable(_actions), "invalid_dynamic_search_rule_actions", about="The documents that the rule pins."),
 })
 _LIST = Fields({
     "offset": Field(positive_integer, "invalid_dynamic_search_rule_offset", default=0),
@@ -151,11 +152,11 @@ _METADATA = {"customMetadata": Param(query_strings.text, "invalid_index_custom_m
 
 
 def list_rules(ctx: Context) -> HandlerResult:
-    """One page of the rules, found like documents: the newest first, also among those that match a query equally well."""
+    """One page of the rules, searched like documents. Rules that match equally well are sorted from new to old."""
     offset, limit = ctx.body["offset"], ctx.body["limit"]
     if ctx.instance.index(INDEX_UID) is None:
         return HandlerResult(200, shapes.page([], offset, limit, 0))
-    # Imported late: they load much that a daemon without searches never needs.
+    # Imported late: a daemon without searches never needs them.
     from svcd.filters.evaluation import read_filter
     from svcd.ranking.bucket_sort import RankingLimits
     from svcd.search.keyword import keyword_search
@@ -191,7 +192,7 @@ def update(ctx: Context) -> HandlerResult:
 
 
 def delete(ctx: Context) -> HandlerResult:
-    """Enqueue the deletion of a rule; that of an unknown one succeeds."""
+    """Enqueue the deletion of a rule. The deletion of an unknown rule succeeds."""
     return _enqueued(ctx, "dsrUpdate", {"updatedRules": 1}, {"uid": ctx.path["uid"]})
 
 

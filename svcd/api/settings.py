@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from svcd.api import shapes
-from svcd.api.routes import Context, Fields, HandlerResult, Route, Value
+from svcd.api.context import Context
+from svcd.api.routes import Fields, HandlerResult, Route, Value
 from svcd.schema import settings
 from svcd.schema.settings import Setting
 from svcd.validation.features import require
@@ -21,7 +22,7 @@ _READ, _WRITE = "settings.get", "settings.update"
 
 
 def get(ctx: Context) -> HandlerResult:
-    """All settings; those of a feature that is off are left out. Raises index_not_found."""
+    """All settings, except the settings of features that are off. Raises index_not_found."""
     with ctx.instance.read(ctx.index_uid) as reader:
         stored = reader.settings.resolved
     return HandlerResult(200, settings.as_shown(stored, ctx.instance.features()))

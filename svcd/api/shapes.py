@@ -1,6 +1,6 @@
 """The shapes of answers: how stored rows become JSON, and the JSON schemas of the OpenAPI document.
 
-The order of members is that of the interface; see docs/tasks-and-batches.md for tasks and batches.
+Members are in the order of the interface; see docs/tasks-and-batches.md for tasks and batches.
 """
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def index_view(row: IndexRow) -> Json:
 
 
 def page(results: Sequence[Any], offset: int, limit: int, total: int) -> Json:
-    """The envelope of every list but those of tasks and batches."""
+    """The envelope of all lists except tasks and batches."""
     return {"results": results, "offset": offset, "limit": limit, "total": total}
 
 
@@ -69,7 +69,7 @@ def uid_page(results: Sequence[Any], total: int, limit: int, first: int | None, 
 
 
 def size(count: int, size_format: str) -> int | str:
-    """A number of bytes: as it is (`raw`), or with a binary unit (`human`), such as `64 KiB`, `1.5 MiB`."""
+    """A number of bytes (`raw`), or a text with a binary unit (`human`), such as `64 KiB`, `1.5 MiB`."""
     return human_size(count) if size_format == "human" else count
 
 
@@ -96,7 +96,7 @@ def array(schema: Json) -> Json:
 
 
 def mapping(schema: Json) -> Json:
-    """An object of which the member names are free."""
+    """An object with arbitrary member names."""
     return {"type": "object", "additionalProperties": schema}
 
 
@@ -124,7 +124,7 @@ def _uid_page_of(name: str) -> Json:
 
 
 def _answer(members: Mapping[str, Json], metadata: Json, more: Mapping[str, Json] | None = None) -> Json:
-    """What a search answers: these members, those of its kind of paging, and facets if they are asked for.
+    """The answer to a search: these members, the members of its kind of paging, and facets if requested.
 
     more: further members that may be absent.
     """
@@ -139,7 +139,7 @@ def _answer(members: Mapping[str, Json], metadata: Json, more: Mapping[str, Json
 REMOTE_ERRORS = mapping(ref("Error"))  # by the name of the remote that failed
 _MATCHES = mapping(array(record({"start": COUNT, "length": COUNT, "indices": array(COUNT)}, optional=["indices"])))
 _REQUESTS = record({"total": COUNT, "failed": COUNT, "lastError": {"type": ["string", "null"]}})
-_HITS = array({  # the members of the document, and what the search adds to them
+_HITS = array({  # the members of the document, and the members added by the search
     "type": "object",
     "properties": {"_formatted": {"type": "object"}, "_matchesPosition": _MATCHES, "_rankingScore": {"type": "number"},
                    "_rankingScoreDetails": {"type": "object"}},

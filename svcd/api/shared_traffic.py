@@ -1,17 +1,16 @@
-"""Counters of requests in memory that two processes share: one counts, the other reads, also after the first was killed.
+"""Counters of requests in memory that two processes share: one counts, the other reads, even after the first was killed.
 
 A region of REGION_BYTES has three parts: the number of rows, the directory (one line of JSON for each row), and the
-figures of all rows, one after the other. A row (method, path, status) has one figure, how many requests were answered; a
-row (method, path) has those of a Timing. A row counts from the moment at which the number of rows includes it, so a
-process that ends in the middle of adding one leaves nothing half-written, and the next one goes on counting. A row
-(kind of search) has one figure, how many searches were of it.
+figures of all rows. A row (method, path, status) has one figure, the number of answered requests; a row (method, path) has the
+figures of a Timing; a row (kind of search) has one figure, the number of these searches. A row exists once the number of rows
+includes it. So a process that ends while it adds a row leaves nothing half-written, and its successor continues to count.
 """
 from __future__ import annotations
 
 import json
 from typing import Any, cast
 
-from svcd.api.routes import BOUNDS_S, Timing, Traffic
+from svcd.api.traffic import BOUNDS_S, Timing, Traffic
 
 REGION_BYTES = 16 << 10
 _HEADER_BYTES, _DIRECTORY_BYTES = 8, 8 << 10
@@ -20,7 +19,7 @@ _Key = tuple[Any, ...]
 
 
 class _SharedTiming(Timing):
-    """A Timing whose figures are in shared memory: those of the buckets, then the seconds."""
+    """A Timing whose figures are in shared memory: the count of each bucket, then the seconds."""
 
     __slots__ = ("_figures",)
 
@@ -40,8 +39,8 @@ class _SharedTiming(Timing):
 class SharedTraffic(Traffic):
     """The counters of the process that answers searches, over all its restarts.
 
-    There are few rows, because only searches are counted, and paths are those that routes declare. Should there be no room
-    for one, its requests are not counted.
+    There are few rows, because only searches are counted, by the paths that routes declare. Requests for which no row has room
+    are not counted.
     """
 
     def __init__(self, memory: memoryview) -> None:
@@ -87,7 +86,7 @@ class SharedTraffic(Traffic):
                     for key, figures in self._rows.items() if len(key) == 2}
 
     def _row(self, key: _Key) -> memoryview[float] | None:
-        """The figures of a row, which is added if need be; None when there is no room for it. The caller holds the lock."""
+        """The figures of a row, which is added if it is new; None if the region is full. The caller holds the lock."""
         figures = self._rows.get(key)
         if figures is not None:
             return figures
@@ -109,5 +108,5 @@ class SharedTraffic(Traffic):
 
 
 def _size(key: _Key) -> int:
-    """How many figures a row has."""
+    """The number of figures of a row."""
     return _BUCKETS + 1 if len(key) == 2 else 1

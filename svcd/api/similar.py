@@ -1,4 +1,4 @@
-"""Routes of similar documents: documents whose vectors are near to those of one document.
+"""Routes of similar documents: documents with vectors near the vectors of one document.
 
 The order of the checks is part of the interface: the filter as a text, the embedder, the document, then the filter on the index.
 """
@@ -13,10 +13,11 @@ from svcd.api.bodies import MAX_SEARCH_VALUES
 from svcd.api.filters import (
     allowed_filter, filter_of_query_string, index_snapshot, read_joined, resolve_joins, with_bearer_filter,
 )
-from svcd.api.routes import Context, Fields, HandlerResult, Route, Text
-from svcd.api.search import (
-    PERFORMANCE_DETAILS, AnswerBuilder, measured, milliseconds_since, performance_details, timed_slot, unit_interval, unit_parser,
-)
+from svcd.api.context import Context
+from svcd.api.routes import Fields, HandlerResult, Route, Text
+from svcd.api.answer_members import PERFORMANCE_DETAILS, measured, milliseconds_since, performance_details, timed_slot
+from svcd.api.search import AnswerBuilder
+from svcd.api.search_parameters import unit_interval, unit_parser
 from svcd.base import tracing
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
@@ -50,7 +51,7 @@ def _similar(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
     """Raises index_not_found, invalid_similar_filter, invalid_similar_embedder, not_found_similar_id."""
     with ExitStack() as held:
         answer = AnswerBuilder(held)
-        with measured(wanted.get("showPerformanceDetails")), timed_slot(ctx.searches):
+        with measured(wanted.get("showPerformanceDetails")), timed_slot(ctx.services.searches):
             held.enter_context(index_snapshot(ctx, [ctx.index_uid]))
             _add_answer(answer, ctx, wanted)
         return HandlerResult(200, Text(answer.body(ctx)))
@@ -82,7 +83,7 @@ def _run(ctx: Context, wanted: Mapping[str, Any], reader: Reader) -> tuple[Any, 
     from svcd.search.similar import SimilarQuery, render_similar, similar_documents
 
     embedder, limit, offset = wanted["embedder"], wanted["limit"], wanted["offset"]
-    given = allowed_filter(wanted.get("filter"), _FILTER_CODE, ctx.instance.features)
+    given = allowed_filter(wanted.get("filter"), _FILTER_CODE, ctx.services.data_folder.features)
     embedder_settings(reader, embedder, "invalid_similar_embedder")
     allowed = _filtered(ctx, reader, _bearer_filter(ctx))
     docid = reader.docid_of(wanted["id"])
@@ -102,7 +103,7 @@ def _run(ctx: Context, wanted: Mapping[str, Any], reader: Reader) -> tuple[Any, 
 def _bearer_filter(ctx: Context) -> Any:
     """The filter of the tenant token: documents that it hides are not found, and similar to none."""
     value = with_bearer_filter(None, ctx.permission.search_filter(ctx.index_uid), _FILTER_CODE)
-    return allowed_filter(value, _FILTER_CODE, ctx.instance.features)
+    return allowed_filter(value, _FILTER_CODE, ctx.services.data_folder.features)
 
 
 def _filtered(ctx: Context, reader: Reader, condition: Any) -> DocIds:

@@ -42,7 +42,7 @@ class StreamBody:
 
 
 class ConcurrencyLimit:
-    """At most so many answers at once that each hold a thread or a snapshot. noun: what they are called in the error."""
+    """A limit on answers at the same time that each hold a thread or a snapshot. noun: their name in the error."""
 
     def __init__(self, limit: int, noun: str = "streams") -> None:
         self._limit = limit
@@ -94,7 +94,7 @@ def list_body(prefix: bytes, elements: Iterable[bytes], suffix: Callable[[], byt
 
     prefix: text before the list. elements: texts of the list, generated on demand. suffix: called after the last
     element. expected: estimated bytes of all elements; an answer that turns out larger becomes Portions as well. held:
-    closes what the elements are read from; a large answer takes it over and closes it with its last portion or when the
+    closes the readers of the elements; a large answer takes it over and closes it with its last portion or when the
     client has left. Raises a 503 if too many large answers are being sent.
     """
     pieces = _pieces(prefix, elements, suffix, separator)
@@ -144,7 +144,7 @@ def _first(made: list[bytes], pieces: Iterable[bytes]) -> Generator[bytes]:
 def _closing(pieces: Generator[bytes], release: ExitStack) -> Callable[[], None]:
     def close() -> None:
         try:
-            pieces.close()  # the generator reads from what is released next
+            pieces.close()  # before the release of the readers that the generator uses
         finally:
             release.close()
 

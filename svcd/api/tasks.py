@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from svcd.api import shapes, waiting
-from svcd.api.routes import NDJSON, Context, HandlerResult, Route, Text
+from svcd.api.context import Context
+from svcd.api.routes import NDJSON, HandlerResult, Route, Text
 from svcd.api.streaming import list_body
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
@@ -31,7 +32,7 @@ _ARCHIVES = "Backups"
 
 
 def create_dump(ctx: Context) -> HandlerResult:
-    """Enqueue a dump. Keys and instance uid are those of this moment, everything else that of the moment it is written."""
+    """Enqueue a dump. It gets the present keys and instance uid; the rest is read when the dump is written."""
     _, newest_first = ctx.instance.keys.read()
     content = {"keys": [key_line(row) for row in reversed(newest_first)], "instanceUid": ctx.instance.uid}
     task = ctx.queue.enqueue("dumpCreation", None, details={"dumpUid": None}, content=content)
@@ -84,7 +85,7 @@ def _name_parser(names: tuple[str, ...], noun: str, plural: str) -> Callable[[st
 def _moment_parser(whole_day: int, of_micro: int = 0) -> Callable[[str], int | str]:
     """A parser of dates.
 
-    whole_day: what is added to the midnight that a bare date stands for; of_micro: to a date without nanoseconds.
+    whole_day: nanoseconds added to a bare date, which means midnight; of_micro: added to a date without nanoseconds.
     """
 
     def parse(text: str) -> int | str:
@@ -114,7 +115,7 @@ _UID_SCHEMA = {"type": "integer", "minimum": 0, "maximum": _LARGEST_UID}
 
 
 def _list_of(parse: Callable[[str], Any], code: str, **others: Any) -> Param:
-    """A list parameter in which `*` anywhere stands for everything; the other elements are still checked."""
+    """A list parameter in which `*` at any position means everything; the other elements are still checked."""
     return Param.list_of(lambda text: STAR if text == STAR else parse(text), code, **others)
 
 
@@ -133,7 +134,7 @@ def _uids(field: str, code: str, about: str) -> _Filter:
 def _date(field: str, code: str) -> _Filter:
     parse = _after if field.startswith("after") else _before
     bound, _, event = field.removesuffix("_at").partition("_")
-    return _Filter(field, Param(parse, code, about=f"Only what was {event} {bound} this date."))
+    return _Filter(field, Param(parse, code, about=f"Only {event} {bound} this date."))
 
 
 _BY_UIDS = {"uids": _uids("uids", "invalid_task_uids", "Task uids; `*` or absent for all.")}
@@ -170,7 +171,7 @@ _CHANGE_PARAMS = {name: row.param for name, row in _CHANGE_FILTERS.items()}
 
 
 def task_filter(values: Mapping[str, Any]) -> TaskFilter:
-    """The filter of a decoded query string: absent and `*` both stand for everything."""
+    """The filter of a decoded query string. An absent parameter and `*` both mean everything."""
     given = {row.field: values[name] for name, row in _LIST_FILTERS.items() if not _is_everything(values.get(name))}
     return TaskFilter(**given)
 
@@ -216,7 +217,8 @@ def _in_portions(ctx: Context, portion: Callable[[Queue, int, int | None], Page[
             return f"],{dumps(members)[len(_NO_RESULTS):]}".encode()
 
         expected = min(limit, first.total) * _USUAL_BYTES
-        body = list_body(_NO_RESULTS[:-2].encode(), texts(), suffix, expected=expected, limit=ctx.large_answers, held=held)
+        body = list_body(_NO_RESULTS[:-2].encode(), texts(), suffix, expected=expected, limit=ctx.services.large_answers,
+                         held=held)
     return HandlerResult(200, Text(body))
 
 
@@ -231,7 +233,7 @@ def list_batches(ctx: Context) -> HandlerResult:
 
 
 def path_uid(text: str, noun: str, code: str) -> int:
-    """The uid that a path names. Raises ApiError with the code when it is none."""
+    """The uid in a path. Raises ApiError with the code if the text is not a uid."""
     try:
         return _uid(text)
     except ValueError:
@@ -288,7 +290,7 @@ def _opened(path: Path) -> Portions:
 
 
 def _original_filter(query_string: str) -> str:
-    """The query string as it was sent, percent-encoded, which tasks show as their `originalFilter`."""
+    """The percent-encoded query string, which tasks show as their `originalFilter`."""
     return f"?{waiting.without_wait(query_string)}"
 
 

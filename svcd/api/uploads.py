@@ -30,7 +30,7 @@ from svcd.validation.messages import name_list
 _BLANK = re.compile(r"[ \t\n\r]*")
 # A line end in a valid document is between tokens: inside a string it would be an error.
 _LINE_END = re.compile(r"[\r\n][ \t\r\n]*")
-# What may come before the next document on the fast path.
+# Characters before the next document on the fast path.
 _NEXT_OBJECT = re.compile(r"[ \t\n\r]*(?=\{)").match
 _NEXT_ITEM = re.compile(r"[ \t\n\r]*,[ \t\n\r]*(?=\{)").match
 _PIECE = 1 << 16  # characters
@@ -45,7 +45,7 @@ class NotDocuments(ValueError):
 class _Window:
     """The part of the stream that is being looked at, and where in the stream it begins.
 
-    Bytes that are no UTF-8 are kept as surrogates, so that they can be found and turned back.
+    Bytes that are not UTF-8 are kept as surrogates, so that they can be found and restored.
     """
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
@@ -87,8 +87,8 @@ class _Window:
         return piece
 
     def narrow(self) -> None:
-        """Drop the text before `at`, and put back what is far after it: a window that grew for one long document is too
-        wide for the next ones."""
+        """Drop the text before `at`, and put back text far after it: a window that grew for one long document is too wide for
+        the next documents."""
         self._lines, self._columns = self._place(self.at)
         end = self.at + _PIECE
         if len(self.text) > end:
@@ -145,7 +145,7 @@ class _Reader:
         text, at = self.window.text, self.window.at
         if len(text) - at > _LARGE:
             return
-        if not self.window.is_shallow():  # there is an error in this text: read what is before it
+        if not self.window.is_shallow():  # this text has an error: read the part before it
             text = self._shallow_part()
         try:
             while match := next_one(text, at):
@@ -240,7 +240,7 @@ class _Reader:
 def ndjson_documents(chunks: Iterator[bytes]) -> Iterator[list[str]]:
     """Documents of a stream of objects with nothing but blanks between them, some at a time.
 
-    Raises JsonError with the place in the stream, NotDocuments for a value that is no object.
+    Raises JsonError with the place in the stream, NotDocuments for a value that is not an object.
     """
     reader = _Reader(chunks)
     while True:
@@ -268,7 +268,7 @@ def json_documents(chunks: Iterator[bytes]) -> Iterator[list[str]]:
 
 
 def _list_items(reader: _Reader) -> Iterator[list[str]]:
-    """The documents of a list of which the bracket comes next; the order of checks is serde_json's."""
+    """The documents of a list whose opening bracket comes next; checks are in the order of serde_json."""
     window = reader.window
     window.at += 1
     yield from reader.token()
@@ -336,7 +336,7 @@ def payload_format(content_type: str | None, csv_delimiter: str | None) -> str:
 def receive(chunks: Iterator[bytes], content_type: str, folder: Path, *, csv_delimiter: str | None = None) -> Payload:
     """Write the documents of an upload to a fresh file in the folder, durably.
 
-    content_type: one of CONTENT_TYPES. Raises missing_payload, malformed_payload, and what the chunks raise.
+    content_type: one of CONTENT_TYPES. Raises missing_payload, malformed_payload, and the errors of reading the chunks.
     """
     documents = documents_in(_not_empty(chunks, content_type), content_type, csv_delimiter)
     path = folder / str(uuid.uuid4())

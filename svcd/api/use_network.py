@@ -1,4 +1,4 @@
-"""What the routes share that can ask the whole network (`useNetwork`): which remotes, and calls of them.
+"""The network for routes with `useNetwork`: which remotes take part, and calls to them.
 
 See docs/network.md.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from svcd.api.streaming import ConcurrencyLimit
 
 if TYPE_CHECKING:
-    from svcd.api.routes import Context
+    from svcd.api.context import Context
     from svcd.instance.network import Network
     from svcd.remote.remote_calls import RemoteCalls
 
@@ -22,9 +22,9 @@ _waiting = ConcurrencyLimit(MAX_WAITING)
 
 
 class Partition(NamedTuple):
-    """Who answers a query that uses the network. remotes: names of those to call, in byte order.
+    """The instances that answer a query that uses the network. remotes: names of the remotes to call, in byte order.
 
-    is_local: this instance answers too. `place` says where among all of them (remotes and itself) it stands.
+    is_local: this instance answers, too. place: its position among all instances.
     """
 
     remotes: tuple[str, ...]
@@ -33,7 +33,7 @@ class Partition(NamedTuple):
 
 
 def partition(network: Network) -> Partition:
-    """Each remote of the network once; the one named like this instance is the instance itself."""
+    """Each remote of the network once; a remote with the name of this instance is this instance."""
     names = tuple(network.remotes)
     if network.self_name is None or network.self_name not in network.remotes:
         return Partition(names, is_local=False)
@@ -42,15 +42,15 @@ def partition(network: Network) -> Partition:
 
 
 def begin_calls(ctx: Context, network: Network, at_once: int | None = None) -> RemoteCalls:
-    """Calls of remotes for a request, or a part of it, that begins now: the deadline counts from here.
+    """Calls to remotes for a request, or a part of it, that begins now: the deadline counts from here.
 
     at_once: how many calls run at the same time; None for all.
     """
     from svcd.remote.remote_calls import RemoteCalls, timeout_s  # loaded with the first request over the network
 
-    return RemoteCalls(network, ctx.client(), time.monotonic() + timeout_s(os.environ), at_once)
+    return RemoteCalls(network, ctx.services.client, time.monotonic() + timeout_s(os.environ), at_once)
 
 
 def waiting(ctx: Context) -> AbstractContextManager[None]:
-    """Wait for remotes in this block. Raises too_many_search_requests if too many requests of this process do so already."""
-    return ctx.searches.one_of(_waiting)
+    """Wait for remotes in this block. Raises too_many_search_requests if too many requests of this process wait already."""
+    return ctx.services.searches.one_of(_waiting)

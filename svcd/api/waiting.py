@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from svcd.api import shapes
-from svcd.api.routes import Context, HandlerResult, Route, Schema
-from svcd.api.streaming import ConcurrencyLimit
+from svcd.api.context import Context
+from svcd.api.routes import HandlerResult, Route, Schema
 from svcd.instance.task_records import FINISHED
 from svcd.tasks.views import task_view
 from svcd.validation import Param, decode_query
@@ -46,7 +46,7 @@ def is_write(route: Route) -> bool:
 
 
 def answers_of(route: Route) -> Mapping[int, Schema]:
-    """What a route answers, with the finished task of a request that waits."""
+    """The answers of a route, including the finished task that a waiting request gets."""
     if not is_write(route):
         return route.answers
     finished: Schema = shapes.ref(_TASK)
@@ -65,7 +65,7 @@ def extract_wait(route: Route, query: str) -> tuple[str, float]:
 
 
 def without_wait(query: str) -> str:
-    """The query string as it was sent, without `wait`."""
+    """The query string, still percent-encoded, without `wait`."""
     return "&".join(part for part in query.split("&") if not _is_wait(part))
 
 
@@ -73,8 +73,9 @@ def _is_wait(part: str) -> bool:
     return part.partition("=")[0] == WAIT_NAME
 
 
-def wait_for_task(ctx: Context, answer: HandlerResult, seconds: float, limit: ConcurrencyLimit) -> HandlerResult:
+def wait_for_task(ctx: Context, answer: HandlerResult, seconds: float) -> HandlerResult:
     """The finished task in place of its summary; the summary if time runs out or too many requests wait already."""
+    limit = ctx.services.waiting_writes
     if not limit.try_acquire():
         return answer
     try:

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from svcd.api import shapes
-from svcd.api.routes import Context, Fields, HandlerResult, Route
+from svcd.api.context import Context
+from svcd.api.routes import Fields, HandlerResult, Route
 from svcd.api.shapes import array, record, ref
 from svcd.base.errors import ApiError
 from svcd.base.quantities import rfc3339_micro
@@ -100,7 +101,7 @@ def _editable_uuid(ctx: Context) -> str:
 # Handlers
 
 def list_webhooks(ctx: Context) -> HandlerResult:
-    """All webhooks, that of the launch options first."""
+    """All webhooks; the webhook of the launch options is first."""
     return HandlerResult(200, {"results": [_view(webhook) for webhook in ctx.instance.webhooks.all()]})
 
 
@@ -120,7 +121,7 @@ def create(ctx: Context) -> HandlerResult:
 
 
 def update(ctx: Context) -> HandlerResult:
-    """Change URL or headers; absent members stay as they are. Raises immutable_webhook, webhook_not_found."""
+    """Change URL or headers; absent members change nothing. Raises immutable_webhook, webhook_not_found."""
     def change(webhook: Webhook) -> Webhook:
         return _checked(replace(webhook, url=_url(ctx.body, webhook.uuid, webhook.url),
                                 headers=_headers(ctx.body, webhook.headers)))
@@ -143,7 +144,7 @@ def list_failures(ctx: Context) -> HandlerResult:
 
 
 def replay(ctx: Context) -> HandlerResult:
-    """Deliver again what was given up, for all batches or some. Raises webhook_not_found."""
+    """Deliver failed notifications again, for all or some batches. Raises webhook_not_found."""
     webhooks = ctx.instance.webhooks
     webhook = webhooks.require(ctx.path["uuid"])
     replayed = ctx.instance.outbox.replay(webhook.uuid, ctx.query["batchUids"])

@@ -1,4 +1,4 @@
-"""API keys: which actions and indexes one opens (ACTIONS, index patterns), and what the bearer of a request may do.
+"""API keys: the actions and indexes that a key opens (ACTIONS, index patterns), and the rights of the bearer of a request.
 
 Follows docs/http.md#authentication. A key has a uid, which is not secret (every tenant token contains it) and opens
 nothing, and a value, which is. Values are stored nowhere: each is computed from the uid and the master key, so changing
@@ -28,15 +28,15 @@ _MISSING_MASTER_KEY = (
 
 EVERYTHING = "*"
 EVERY_READ = "*.get"
-MASTER_ONLY = "keys."  # prefix of the actions that only the master key opens, whatever a key lists
-OF_TENANTS = frozenset(("search", "chatCompletions"))  # what a tenant token can be used for
+MASTER_ONLY = "keys."  # prefix of the actions that only the master key opens, even if a key lists them
+OF_TENANTS = frozenset(("search", "chatCompletions"))  # the actions of tenant tokens
 
-# How far an action reaches: what it needs of the indexes of a key.
+# How many indexes a key must have for an action.
 ANY = "any"  # one index is enough: its route names the index in its path, or shows and accepts no other
 ALL = "all"  # it concerns the whole instance
 MIXED = "mixed"  # a wildcard of both; its members differ
 
-ACTIONS: dict[str, str] = {  # action: what it needs of the indexes of a key, in the order of messages
+ACTIONS: dict[str, str] = {  # action: how many indexes its key must have; in the order of messages
     "*": MIXED,
     "search": ANY,
     "documents.*": MIXED,
@@ -97,7 +97,7 @@ ACTIONS: dict[str, str] = {  # action: what it needs of the indexes of a key, in
     "dynamicSearchRules.*": ALL,
 }
 
-# What `*.get` opens besides the actions that end in `.get`, except those of keys.
+# Actions that `*.get` opens besides the actions that end in `.get` (except `keys.get`).
 _ALSO_READS = frozenset(("search", "export", "version", "fields.post"))
 
 
@@ -121,7 +121,7 @@ def expand_wildcards(actions: Iterable[str]) -> frozenset[str]:
 
 
 def names_that_open(action: str) -> tuple[str, ...]:
-    """The names of which a key must list one to open an action; () if only the master key opens it."""
+    """The names that open an action; a key must list one of them. () if only the master key opens it."""
     if action.startswith(MASTER_ONLY):
         return ()
     families = [name for name in _WILDCARDS if name not in (EVERY_READ, EVERYTHING)]
@@ -166,7 +166,7 @@ def patterns_text(patterns: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What the bearer of a request may do.
+    """The rights of the bearer of a request.
 
     indexes: uids and patterns of the key; None for every index. rules: of the tenant token, if it is one; an index must
     be allowed by both. may_create_index: may a write create the index that it names?
@@ -177,7 +177,7 @@ class Permission:
     rules: SearchRules | None = None
 
     def allows(self, index_uid: str | None) -> bool:
-        """True if the bearer may see this index; None stands for what belongs to no index."""
+        """Return whether the bearer may see this index. index_uid: None for a task or batch without an index."""
         return ((self.indexes is None or patterns_cover(self.indexes, index_uid))
                 and (self.rules is None or patterns_cover(self.rules, index_uid)))
 
@@ -199,7 +199,7 @@ class Permission:
     def search_filter(self, index_uid: str) -> Any:
         """The filter to join to every search in an index, in any form that a request may have; None for no filter.
 
-        The rule of the index itself decides, else that of the longest pattern. Raises invalid_api_key if the bearer may
+        The rule of the index itself decides, otherwise the rule of the longest pattern. Raises invalid_api_key if the bearer may
         not use the index.
         """
         self.require(index_uid)
@@ -217,7 +217,7 @@ _NEVER_READ = -1  # no revision
 
 
 class KeyRow(Protocol):
-    """A key as it is stored: uid (lower-case, hyphenated), actions and indexes as listed, nanoseconds or None."""
+    """A stored key: uid (lower-case, hyphenated), actions and indexes as listed, nanoseconds or None."""
 
     @property
     def uid(self) -> str: ...
@@ -330,7 +330,7 @@ class Keys:
         return key.uid if key else None
 
     def check(self, action: str, index_uid: str | None, authorization_header: str | None) -> Permission:
-        """What the bearer may do.
+        """The rights of the bearer.
 
         action: a name such as `indexes.create`; index_uid: the index that the path names, or None.
         Raises missing_authorization_header, missing_master_key, invalid_api_key.
@@ -394,7 +394,7 @@ class Keys:
 def _check_index(key: _Key, rules: SearchRules | None, index_uid: str) -> None:
     """Raise invalid_api_key unless token and key allow the index.
 
-    The message lists the indexes of a token to its bearer, but never those of the key that the token was signed with.
+    The message lists the indexes of a token, but never the indexes of the key that signed it.
     """
     if rules is not None and not patterns_cover(rules.keys(), index_uid):
         raise ApiError("invalid_api_key", f"The provided tenant token cannot acces the index `{index_uid}`, "

@@ -1,8 +1,8 @@
 """Tenant tokens: JWTs that restrict an API key to some indexes and filters, signed with the value of the key.
 
-See docs/http.md#tenant-tokens. Messages of malformed tokens are those of the reference implementation of the interface,
-which decodes with serde. A claim that restricts a token further and is not supported (an audience, other members of a
-rule than its filter) makes the token invalid, as ignoring it would permit too much.
+See docs/http.md#tenant-tokens. Malformed tokens get the messages of the reference implementation of the interface, which decodes
+with serde. An unsupported claim that restricts a token further (an audience, a member of a rule other than its filter) makes
+the token invalid, because ignoring it would permit too much.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALGORITHMS = ("HS256", "HS384", "HS512")
 SearchRules = Mapping[str, Any]
 
 _PARTS = 3  # header, claims, signature
-# Many libraries write the time of signing as `nbf`, by a clock that may be ahead; `exp` has no tolerance.
+# Many libraries write the time of signing as `nbf`, and their clock may be ahead. `exp` gets no tolerance.
 _CLOCKS_DIFFER_S = 60
 _I64_MIN, _I64_MAX = -(2**63), 2**63 - 1
 _NO_RULES = "data did not match any variant of untagged enum SearchRules"
@@ -52,7 +52,7 @@ def claims_of(token: str, secret_of: Callable[[str], str], now_s: int) -> Claims
 
     try:
         header = jwt.utils.base64url_decode(token.partition(".")[0])
-        # The library decodes it as it is, in any encoding: all brackets count, also those in strings.
+        # The library decodes the bytes in any encoding, so all brackets count, even inside strings.
         if header.count(b"[") + header.count(b"{") > json_text.MAX_DEPTH:
             return None
         payload: bytes = _signatures().decode_complete(token, options={"verify_signature": False})["payload"]

@@ -170,7 +170,7 @@ class BackgroundStart:
             if self._workers:
                 hooks = {"reports": self._workers.reports, "broadcast": self._workers.broadcast}
             usage = wiring.usage() if serving.reports_usage(self._config) else None
-            app = wiring.application(self._config, self._instance, self._runner, **hooks, usage=usage, node=self._cluster)
+            app = wiring.application(self._config, self._instance, **hooks, usage=usage, node=self._cluster)
             machine.give_back_large_blocks()
             machine.use_one_arena()
             self._notifier.start()

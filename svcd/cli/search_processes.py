@@ -20,7 +20,7 @@ from svcd.cli.options import AUTO
 if TYPE_CHECKING:
     from svcd.analytics.figures import State
     from svcd.api.app import App
-    from svcd.api.routes import Report
+    from svcd.api.traffic import Report
     from svcd.cli.search_worker_pool import SearchWorkerPool
     from svcd.http.server import Server
     from svcd.instance.instance import Instance

@@ -36,11 +36,13 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
+from svcd.api.context import Services
 from svcd.api.routes import is_for_all
+from svcd.api.streaming import ConcurrencyLimit
 from svcd.api.shared_traffic import REGION_BYTES, SharedTraffic
 from svcd.auth.keys import Keys
 from svcd.base import logs, machine
@@ -53,7 +55,6 @@ from svcd.instance.data_folder import DataFolderReader
 
 if TYPE_CHECKING:
     from svcd.analytics.collector import Usage
-    from svcd.instance.instance import Instance
 
 _output_lock = threading.Lock()
 
@@ -70,13 +71,15 @@ class SearchWorker:
             head_start_s=serving.HEAD_START_S,
         )
         self._usage = _usage_counter() if configuration.counts_usage else None
-        # A worker has no queue and no runner (None): searches never use them.
         keys = Keys(configuration.master_key, self._data_folder.keys)  # read from the file for each request: always current
-        app = App(cast("Instance", self._data_folder), None, keys, self._searches, _traffic(configuration), usage=self._usage,
-                  waiting_writes=serving.MAX_WAITING_WRITES, large=serving.MAX_LARGE_ANSWERS,
-                  make_embedders=lambda: serving.embedders(configuration.networks, configuration.embedding_cache),
-                  make_client=lambda: serving.remote_client(configuration.networks),
-                  make_reranker=serving.reranker(configuration.personalization_key, configuration.networks))
+        app = App(Services(
+            self._data_folder, keys, self._searches, usage=self._usage, traffic=_traffic(configuration),
+            large_answers=ConcurrencyLimit(serving.MAX_LARGE_ANSWERS, "large answers"),
+            waiting_writes=ConcurrencyLimit(serving.MAX_WAITING_WRITES, "requests that wait for a task"),
+            make_embedders=lambda: serving.embedders(configuration.networks, configuration.embedding_cache),
+            make_client=lambda: serving.remote_client(configuration.networks),
+            make_reranker=serving.reranker(configuration.personalization_key, configuration.networks),
+        ))
         app.share(configuration.processes)
         peers = _peer_processes(configuration)
         self._server = Server(

@@ -19,7 +19,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from svcd.api.routes import Report, is_for_all
+from svcd.api.routes import is_for_all
+from svcd.api.traffic import Report
 from svcd.api.shared_traffic import REGION_BYTES, SharedTraffic
 from svcd.base import logs
 from svcd.cli import serving

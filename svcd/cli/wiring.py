@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
+from svcd.api.context import Services
 from svcd.api.keys import default_keys
-from svcd.api.routes import Report
+from svcd.api.streaming import ConcurrencyLimit
+from svcd.api.traffic import Report
 from svcd.auth.keys import Keys
 from svcd.base import logs, machine, quantities
 from svcd.cli import serving
@@ -51,7 +53,7 @@ class WorkerHooks(TypedDict, total=False):
     broadcast: Callable[[Mapping[str, Any]], None]
 
 
-def application(config: Config, instance: Instance, runner: Runner,
+def application(config: Config, instance: Instance,
                 reports: Callable[[], Sequence[Report]] = tuple,
                 broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None, usage: Usage | None = None,
                 node: ClusterService | None = None) -> App:
@@ -66,14 +68,17 @@ def application(config: Config, instance: Instance, runner: Runner,
     )
     if node is None:  # the leader of a cluster does it
         add_default_keys(instance)
-    return App(instance, runner, Keys(config.master_key, instance.keys), searches, reports=reports, broadcast=broadcast,
-               streams=serving.MAX_STREAMS, waiting_writes=serving.MAX_WAITING_WRITES,
-               large=serving.MAX_LARGE_ANSWERS, usage=usage,
-               make_embedders=lambda: serving.embedders(serving.allowed_networks(config),
-                                                        config.experimental_embedding_cache_entries),
-               make_client=lambda: serving.remote_client(serving.allowed_networks(config)),
-               make_reranker=serving.reranker(config.experimental_personalization_api_key, serving.allowed_networks(config)),
-               shows_page=config.env == "development", node=node, renames_by_patch=config.experimental_rename_by_patch)
+    networks = serving.allowed_networks(config)
+    return App(Services(
+        instance, Keys(config.master_key, instance.keys), searches, instance, node, usage, reports=reports, broadcast=broadcast,
+        streams=ConcurrencyLimit(serving.MAX_STREAMS),
+        large_answers=ConcurrencyLimit(serving.MAX_LARGE_ANSWERS, "large answers"),
+        waiting_writes=ConcurrencyLimit(serving.MAX_WAITING_WRITES, "requests that wait for a task"),
+        make_embedders=lambda: serving.embedders(networks, config.experimental_embedding_cache_entries),
+        make_client=lambda: serving.remote_client(networks),
+        make_reranker=serving.reranker(config.experimental_personalization_api_key, networks),
+        shows_page=config.env == "development", renames_by_patch=config.experimental_rename_by_patch,
+    ))
 
 
 def add_default_keys(instance: Instance) -> None:

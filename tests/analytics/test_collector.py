@@ -23,7 +23,7 @@ from svcd.analytics.collector import Usage, sum_of
 from svcd.analytics.figures import FIGURES, groups, nothing
 from svcd.api import admission
 from svcd.api.app import ROUTES
-from svcd.api.routes import Route, Table
+from svcd.api.routes import Route
 from tests.api.conftest import JSON_TYPE
 from tests.support.pace import is_within
 
@@ -31,13 +31,13 @@ from tests.support.pace import is_within
 @pytest.fixture
 def counted(client: Any) -> Any:
     """A client of which requests are counted."""
-    client.app.usage = Usage()
+    client.app.services.usage = Usage()
     return client
 
 
 def told(*clients: Any) -> dict[str, Any]:
     """Figure -> value of a report that is made now."""
-    together = groups(sum_of([client.app.usage.take() for client in clients]))
+    together = groups(sum_of([client.app.services.usage.take() for client in clients]))
     return {name: value for properties in together.values() for name, value in properties.items()}
 
 
@@ -227,7 +227,7 @@ def context(body: Any = None, **query: Any) -> Any:
     ("PATCH", "/webhooks/{uuid}", {"url": "https://secret"}, {"webhooks.updated": 1}),
 ])
 def test_routes_to_come_count_too(counted, method: str, path: str, body: Any, figures: dict[str, Any]) -> None:
-    counted.app.usage.note(Route(method, path, lambda _: None, None, {}, "", ""), context(body))
+    counted.app.services.usage.note((method, path), context(body))
     assert changed(counted) == figures
 
 
@@ -239,10 +239,10 @@ def test_the_payload_size_of_exports_is_read_from_its_text(counted) -> None:
 
 
 def test_distinct_names_are_counted_once_a_report(counted) -> None:
-    route = Route("POST", "/indexes/{index_uid}/facet-search", lambda _: None, None, {}, "", "")
+    route = "POST", "/indexes/{index_uid}/facet-search"
     for _ in range(2):
         for name in ("a", "b", "a"):
-            counted.app.usage.note(route, context({"facetName": name}))
+            counted.app.services.usage.note(route, context({"facetName": name}))
         assert told(counted)["facets.total_distinct_facet_count"] == 2
 
 
@@ -264,7 +264,7 @@ def test_nothing_that_a_client_writes_is_reported(counted) -> None:
                     counted.send(row.method, path + query, json.dumps(body).encode(), headers | content_type)
     for path in ("/multi-search", "/indexes/{index_uid}/facet-search", "/export", "/network", "/webhooks"):
         for method in ("POST", "PATCH"):
-            counted.app.usage.note(Route(method, path, lambda _: None, None, {}, "", ""), context(
+            counted.app.services.usage.note((method, path), context(
                 {"queries": [{"indexUid": SECRET, "q": SECRET, "federationOptions": {"remote": SECRET}}], "apiKey": SECRET,
                  "facetName": SECRET, "url": SECRET, "indexes": {SECRET: {"filter": SECRET}}, "self": SECRET,
                  "remotes": {SECRET: {"url": SECRET}}}))
@@ -300,13 +300,13 @@ def test_every_noted_route_is_one_or_will_be(client) -> None:
 
 
 def test_no_request_is_lost_between_threads(counted) -> None:
-    route = Table(ROUTES).match("POST", ("indexes", "films", "search"))[0]
+    route = "POST", "/indexes/{index_uid}/search"
     asked = SimpleNamespace(headers={})
 
     def ask() -> None:
         for _ in range(2000):
-            counted.app.usage.note(route, context({"attributesToSearchOn": ["a"]}))
-            counted.app.usage.answered(asked, 200, 0.001)
+            counted.app.services.usage.note(route, context({"attributesToSearchOn": ["a"]}))
+            counted.app.services.usage.answered(asked, 200, 0.001)
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -320,7 +320,7 @@ def test_no_request_is_lost_between_threads(counted) -> None:
 def test_processes_are_joined(connect) -> None:
     here, there = connect(), connect()
     for client in (here, there):
-        client.app.usage = Usage()
+        client.app.services.usage = Usage()
         client.json("POST", SEARCH, {"q": "one two"})
     there.json("POST", SEARCH, {"q": "one two three"})
     figures = told(here, there)
@@ -329,7 +329,7 @@ def test_processes_are_joined(connect) -> None:
 
 def test_counting_costs_next_to_nothing(counted) -> None:
     """5 us a search are allowed, 4 are seen; the best of many runs, and twice what is allowed, for busy machines."""
-    route = Table(ROUTES).match("POST", ("indexes", "films", "search"))[0]
+    route = "POST", "/indexes/{index_uid}/search"
     asked = SimpleNamespace(headers={"user-agent": "curl/8"})
     ctx = context({"q": "a fine film", "offset": 0, "limit": 20, "cropLength": 10, "cropMarker": "…",
                    "highlightPreTag": "<em>", "highlightPostTag": "</em>", "matchingStrategy": "last",
@@ -338,8 +338,8 @@ def test_counting_costs_next_to_nothing(counted) -> None:
     for _ in range(50):
         begin = time.perf_counter()
         for _ in range(100):
-            counted.app.usage.note(route, ctx)
-            counted.app.usage.answered(asked, 200, 0.001)
+            counted.app.services.usage.note(route, ctx)
+            counted.app.services.usage.answered(asked, 200, 0.001)
         best = min(best, (time.perf_counter() - begin) / 100)
     print(f"{best * 1e6:.1f} us a search")
     assert is_within(best, 10e-6)

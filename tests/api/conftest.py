@@ -12,8 +12,9 @@ import pytest
 
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
-from svcd.api.cluster import ClusterView
+from svcd.api.context import ClusterView, Services
 from svcd.api.shapes import SCHEMAS
+from svcd.api.streaming import ConcurrencyLimit
 from svcd.auth.keys import Keys, KeySource
 from svcd.base import quantities
 from svcd.http.message import Body, Headers, Portions, Request, Response
@@ -121,9 +122,11 @@ def client_of(instance: Instance, master_key: str | None, now: Callable[[], int]
     node: of a cluster.
     """
     searches, keys, broadcasts = SearchQueue(2), Keys(master_key, source, now), []
-    app = App(instance, None, keys, searches, broadcast=broadcasts.append, streams=2, waiting_writes=waiting_writes, large=2,
-              make_client=make_client, make_reranker=make_reranker, node=node, renames_by_patch=renames_by_patch)
-    return Client(app, instance, searches, keys, broadcasts)
+    services = Services(
+        instance, keys, searches, instance, node, broadcast=broadcasts.append, streams=ConcurrencyLimit(2),
+        waiting_writes=ConcurrencyLimit(waiting_writes), large_answers=ConcurrencyLimit(2, "large answers"),
+        make_client=make_client, make_reranker=make_reranker, renames_by_patch=renames_by_patch)
+    return Client(App(services), instance, searches, keys, broadcasts)
 
 
 @pytest.fixture

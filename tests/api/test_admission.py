@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from svcd.api import admission, routes
+from svcd.api import admission, context
 from svcd.api.admission import CONGESTED_S, Congestion, SearchCache, SearchQueue
 from svcd.base.errors import ApiError
 from svcd.index.writer import DocumentChange, IndexWriter
@@ -465,11 +465,11 @@ def test_a_cached_answer_needs_no_slot(films: Any, runs: list[str]) -> None:
 
 
 def test_a_search_that_ran_out_of_time_is_not_cached(films: Any, runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    class Over(routes.Timer):
+    class Over(context.Timer):
         def __call__(self, milliseconds: int) -> Any:
             return super().__call__(-1)
 
-    monkeypatch.setattr(routes, "Timer", Over)
+    monkeypatch.setattr(context, "Timer", Over)
     for _ in range(2):
         films.json("POST", "/indexes/films/search", {"q": "1", "showRankingScore": True})
     assert runs == ["1", "1"]

@@ -14,7 +14,7 @@ from zlib import crc32
 
 import pytest
 
-from svcd.api import documents
+from svcd.api import document_selection
 from svcd.api.documents import ROUTES
 
 DOCUMENTS = [
@@ -111,7 +111,7 @@ def test_a_document_without_vectors_shows_none(films) -> None:
 
 
 def test_vectors_are_of_all_embedders_after_what_has_none(films, work, monkeypatch) -> None:
-    monkeypatch.setattr(documents, "_VECTOR_BYTES", 100)  # read one by one
+    monkeypatch.setattr(document_selection, "_VECTOR_BYTES", 100)  # read one by one
     films.json("POST", "/indexes/films/documents", [
         {"id": document["id"], "name": "x", "_vectors": {"m": [0.1, 2], "f": {"regenerate": True, "embeddings": [[1], [2]]}}}
         for document in DOCUMENTS])

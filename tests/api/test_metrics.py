@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from svcd.api.metrics import GAUGE, Family, Sample, labelled, process_figures, render
-from svcd.api.routes import BOUNDS_S, SEARCH_KINDS, Report, Traffic, sum_of
+from svcd.api.traffic import BOUNDS_S, SEARCH_KINDS, Report, Traffic, sum_of
 from svcd.instance.instance import IndexRow
 from svcd.instance.task_records import FAILED, SUCCEEDED
 from tests.support.contract import table
@@ -217,9 +217,9 @@ def test_the_counters_of_several_processes_are_added_up() -> None:
 def test_searches_of_a_kind_are_counted_over_all_processes(client, scrape) -> None:
     assert not any(name.endswith("_search_requests") for name in scrape())
     other = Traffic()
-    for traffic in (client.app._traffic, other):
+    for traffic in (client.app.services.traffic, other):
         for kind in SEARCH_KINDS:
             traffic.count_search(kind)
-    assert sum_of(other, [Report(client.app._traffic.as_json(), 0, 0)]).searches(SEARCH_KINDS[0]) == 2
+    assert sum_of(other, [Report(client.app.services.traffic.as_json(), 0, 0)]).searches(SEARCH_KINDS[0]) == 2
     figures = scrape()
     assert figures["svc_personalized_search_requests"] == figures["svc_degraded_search_requests"] == 1

@@ -372,7 +372,7 @@ def test_the_memory_of_answers_is_given_back(client, monkeypatch: pytest.MonkeyP
     whole = post(client, *[query()] * 20).value
     monkeypatch.setattr(search, "MEMORY_STEP", 1024)
     monkeypatch.setattr(streaming, "WHOLE", 1024)
-    memory = client.app._answer_memory
+    memory = client.app.services.answer_memory
     portions = client.parts("POST", "/multi-search", {"queries": [query()] * 20})
     assert memory.taken > 0
     text = b"".join(portions)

@@ -18,7 +18,7 @@ MOST_BYTES = 80_000
     (True, BROWSER, True), (True, "*/*", False), (True, "application/json", False), (True, None, False), (False, BROWSER, False),
 ])
 def test_browsers_get_it_in_development_and_all_others_a_sign_of_life(client, shows_page, accept, is_page):
-    client.app._shows_page = shows_page
+    client.app.services.shows_page = shows_page
     answer = client.get("/", **({} if accept is None else {"accept": accept}))
     assert answer.status == 200
     assert answer.text.startswith("<!doctype html>") if is_page else answer.value == RUNNING

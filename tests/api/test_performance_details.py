@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from svcd.api.search import duration
+from svcd.api.answer_members import duration
 from tests.support.dict_reader import DictReader
 from tests.support.patched_reading import read_indexes
 

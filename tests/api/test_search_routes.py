@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from svcd.api import search
+from svcd.api import search_parameters as search
+from svcd.api.answer_members import uuid7
 from svcd.schema.index_settings import IndexSettings
 from svcd.search.request import Federation, SearchResult
 from svcd.validation import decode_query
@@ -139,7 +140,7 @@ def test_parameters_are_checked(client, query, code, reason) -> None:
      "`hybridEmbedder` is mandatory when `hybridSemanticRatio` is present"),
     ("vector=1", "missing_search_hybrid", "`hybridEmbedder` is mandatory when `vector` is present"),
     ("marin=hello", "bad_request",
-     "Unknown parameter `marin`: expected one of " + ", ".join(f"`{name}`" for name in search._PARAMS)),
+     "Unknown parameter `marin`: expected one of " + ", ".join(f"`{name}`" for name in search.PARAMS)),
 ])
 def test_parameters_are_checked_together(client, query, code, beginning) -> None:
     status, found, message = client.get(f"/indexes/films/search?{query}").fault
@@ -168,7 +169,7 @@ def test_experimental_parameters_name_their_feature(client, body, words) -> None
 def test_a_query_string_means_what_its_body_means() -> None:
     query = ("q=star&attributesToRetrieve=a,b&showMatchesPosition=true&hybridEmbedder=e&vector=1,2"
              "&personalizeUserContext=me&sort=a:asc")
-    body = search.from_query_string(decode_query(query, search._PARAMS))
+    body = search.from_query_string(decode_query(query, search.PARAMS))
     expected = {
         "q": "star", "attributesToRetrieve": ["a", "b"], "showMatchesPosition": True, "vector": [1.0, 2.0],
         "hybrid": {"embedder": "e", "semanticRatio": 0.5}, "personalize": {"userContext": "me"}, "sort": ["a:asc"],
@@ -178,7 +179,7 @@ def test_a_query_string_means_what_its_body_means() -> None:
 
 
 def test_request_uids_are_of_version_7_and_ascend() -> None:
-    uids = [uuid.UUID(search.uuid7()) for _ in range(3)]
+    uids = [uuid.UUID(uuid7()) for _ in range(3)]
     assert {(uid.version, uid.variant) for uid in uids} == {(7, uuid.RFC_4122)}
     assert len(set(uids)) == 3
 

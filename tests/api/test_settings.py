@@ -20,6 +20,7 @@ import pytest
 
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
+from svcd.api.context import Services
 from svcd.api.settings import ROUTES
 from svcd.auth.keys import Keys
 from svcd.base.errors import ApiError
@@ -84,7 +85,7 @@ class Client:
     """Sends requests to an App over these indexes, without a socket."""
 
     def __init__(self, indexes: Indexes) -> None:
-        self.app = App(indexes, None, Keys(None), SearchQueue(1))  # type: ignore[arg-type]
+        self.app = App(Services(indexes, Keys(None), SearchQueue(1), indexes))  # type: ignore[arg-type]
 
     def send(self, method: str, url: str, body: str | None = None) -> tuple[int, Any]:
         """Status and JSON of the answer."""

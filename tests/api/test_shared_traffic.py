@@ -7,7 +7,7 @@
 """
 from __future__ import annotations
 
-from svcd.api.routes import DEGRADED, Traffic
+from svcd.api.traffic import DEGRADED, Traffic
 from svcd.api.shared_traffic import REGION_BYTES, SharedTraffic
 
 SEARCH = ("POST", "/indexes/{index_uid}/search")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from svcd.api.search import FIELDS
+from svcd.api.search_parameters import FIELDS
 from tests.support.dict_reader import DictReader
 from tests.support.patched_reading import read_from
 

@@ -58,7 +58,7 @@ class Service:
 @pytest.fixture
 def service(client) -> Service:
     stand_in = Service()
-    client.app._embedding = QueryEmbedding(client.searches, lambda: stand_in)
+    client.app.services.embedding = QueryEmbedding(client.searches, lambda: stand_in)
     return stand_in
 
 

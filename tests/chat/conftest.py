@@ -12,6 +12,8 @@ import pytest
 
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
+from svcd.api.context import Services
+from svcd.api.streaming import ConcurrencyLimit
 from svcd.auth.keys import Keys
 from svcd.instance.instance import Instance
 from svcd.remote.client import Client as RemoteClient
@@ -87,8 +89,9 @@ class Chat:
 
 def client_of(instance: Instance, master_key: str | None = None, networks: Any = LOOPBACK, streams: int = 4) -> Client:
     searches, keys = SearchQueue(2), Keys(master_key, instance.keys)
-    app = App(instance, None, keys, searches, streams=streams, large=2, make_client=lambda: RemoteClient(Guard(networks)))
-    return Client(app, instance, searches, keys, [])
+    services = Services(instance, keys, searches, instance, streams=ConcurrencyLimit(streams),
+                        large_answers=ConcurrencyLimit(2, "large answers"), make_client=lambda: RemoteClient(Guard(networks)))
+    return Client(App(services), instance, searches, keys, [])
 
 
 @pytest.fixture

@@ -148,7 +148,7 @@ def test_metrics_count_searches_and_tokens(chat: Chat) -> None:
 
 
 def test_the_usage_report_counts_chats_that_began(chat: Chat) -> None:
-    usage = chat.client.app.usage = Usage()
+    usage = chat.client.app.services.usage = Usage()
     chat.plays(HI)
     chat.complete()
     chat.complete(model="secret", messages=[])

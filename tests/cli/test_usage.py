@@ -94,7 +94,7 @@ def test_a_sink_gets_every_figure_once_an_hour(tmp_path: Path, instance: Instanc
     moment = [1_700_000_000_000_000_000]
     own, other = wiring.usage(), Usage()
     runner = wiring.runner(config, instance)
-    app = wiring.application(config, instance, runner, usage=own)
+    app = wiring.application(config, instance, usage=own)
     report = wiring.usage_report(config, instance, own, lambda: [other.take()], lambda: moment[0])
     for hour in range(1, 4):
         for target in (app.answer, lambda request: other.answered(request, 200, 0.001)):
@@ -249,7 +249,7 @@ def test_search_workers_are_asked_too(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     config = settings(tmp_path, analytics_url=sink.url, search_workers="1", log_level="ERROR")
     workers = SearchProcesses(config, instance, most=1)
-    app = wiring.application(config, instance, wiring.runner(config, instance))
+    app = wiring.application(config, instance)
     server = Server(app.answer, ("127.0.0.1", 0))
     serving_thread = threading.Thread(target=server.serve)
     serving_thread.start()

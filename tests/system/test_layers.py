@@ -2,13 +2,13 @@
 
 1. A module imports from the rows above its own, and from its own package.
 2. Every module and package stands on a row.
-3. There is no cycle among modules.
+3. No group of modules imports each other, also not by imports inside functions or for type checkers, except KNOWN_CYCLES,
+   which may only shrink.
 """
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from graphlib import TopologicalSorter
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -21,19 +21,36 @@ MODULES = {".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removes
            for path in ROOT.rglob("*.py")}
 # The package itself (version and layers, imports nothing) and the door of `python -m svcd`.
 OUTSIDE = {"svcd", "svcd.__main__"}
+# Groups of modules that import each other. None may be added; whoever breaks one takes it out.
+KNOWN_CYCLES = {
+    frozenset(("cluster.log", "cluster.nats", "cluster.rqlite")),
+    frozenset(("http.connection", "http.server", "http.worker_sharing")),
+    frozenset(("tasks.indexing", "tasks.rule_changes")),
+}
 
 
-def imports(path: Path, at_start: bool = False) -> Iterator[str]:
-    """Modules of svcd that a file imports. at_start: not those inside functions or for type checkers."""
-    tree = ast.parse(path.read_text())
-    if at_start:
-        tree.body = [node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.If))]
-    for node in ast.walk(tree):
+def imports(path: Path) -> Iterator[str]:
+    """Modules of svcd that a file imports, wherever the import stands: in functions, classes and `if` blocks, too."""
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "svcd")
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "svcd":
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             yield from (name if name in MODULES else node.module for name in names)
+
+
+def cycles(graph: Mapping[str, Collection[str]]) -> list[frozenset[str]]:
+    """The largest groups of modules of which each one reaches all the others by imports. graph: module -> its imports."""
+    reached: dict[str, set[str]] = {}
+    for module in graph:
+        found, ahead = set[str](), [module]
+        while ahead:
+            new = set(graph[ahead.pop()]) - found
+            found |= new
+            ahead += new
+        reached[module] = found
+    groups = {frozenset(other for other in found if module in reached[other]) for module, found in reached.items()}
+    return sorted(groups - {frozenset()}, key=sorted)
 
 
 def top(module: str) -> str:
@@ -53,9 +70,23 @@ def test_every_module_stands_on_a_row() -> None:
 
 
 def test_there_is_no_cycle() -> None:
-    graph = {module: [name for name in imports(path, at_start=True) if name != module and name in MODULES]
-             for module, path in MODULES.items()}
-    list(TopologicalSorter(graph).static_order())
+    graph = {module: {name for name in imports(path) if name != module and name in MODULES} for module, path in MODULES.items()}
+    found = {frozenset(name.removeprefix("svcd.") for name in group) for group in cycles(graph)}
+    assert found == KNOWN_CYCLES, "a new cycle, or one less: then take it out of KNOWN_CYCLES"
+
+
+def test_cycles_are_found_whole() -> None:
+    graph = {"a": ["b"], "b": ["c"], "c": ["b", "d"], "d": ["e"], "e": ["d"], "f": ["a", "f"]}
+    assert cycles(graph) == [{"b", "c"}, {"d", "e"}, {"f"}]
+
+
+def test_imports_are_seen_wherever_they_stand(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text("if True:\n import svcd.api.app\n"
+                      "class C:\n import svcd.api.csv_reader\n"
+                      "def f():\n from svcd.api import keys\n"
+                      "async def g():\n def inner():\n  from svcd.api.page import ROUTES\n")
+    assert set(imports(module)) == {"svcd.api.app", "svcd.api.csv_reader", "svcd.api.keys", "svcd.api.page"}
 
 
 def test_a_wrong_import_is_noticed(tmp_path: Path) -> None:

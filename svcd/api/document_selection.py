@@ -1,0 +1,119 @@
+"""The documents that a request of the document routes wants, selected in an index and shown.
+
+Stored documents are JSON texts, and are parsed only if the request asks for parts of them.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from svcd.api.filters import allowed_filter, index_snapshot, read_joined, resolve_joins
+from svcd.base import json_text
+from svcd.base.docids import DocIds
+from svcd.base.errors import ApiError
+from svcd.ranking.sort import SortError, SortRule, check_sortable, parse_rule
+from svcd.schema.document_vectors import MEMBER
+from svcd.schema.documents import Selection, checked_identifier, select
+from svcd.search.shown_vectors import VECTORS_MEMBER, average_bytes, set_vectors, vectors_of
+
+if TYPE_CHECKING:
+    from svcd.api.context import Context
+    from svcd.index.reader import IndexReader
+
+_VECTOR_BYTES = 1 << 18  # of documents with their vectors that are read together
+FILTER_CODE, _SORT_CODE = "invalid_document_filter", "invalid_document_sort"
+
+
+class Wanted(NamedTuple):
+    """Which documents and fields a request wants; validated as far as possible without an index.
+
+    ids: None for all. filter: not parsed yet. fields: None for all.
+    """
+
+    ids: Sequence[str] | None
+    filter: Any
+    rules: Sequence[SortRule]
+    fields: Selection | None
+    has_vectors: bool
+
+
+class Selected(NamedTuple):
+    """The documents that a request selects, in an index that stays open. docids: None for all of them."""
+
+    reader: IndexReader
+    docids: DocIds | None
+    wanted: Wanted
+
+    def size(self) -> int:
+        """Estimated bytes of one document in the response."""
+        return self.reader.average_document_size() + (average_bytes(self.reader) if self.wanted.has_vectors else 0)
+
+    def shown(self, docids: Iterable[int], size: int) -> Iterator[bytes]:
+        """Documents as the response shows them. size: the result of size()."""
+        reader, fields = self.reader, self.wanted.fields
+        if not self.wanted.has_vectors:
+            yield from (view(text, fields).encode() for text in reader.each_document(docids))
+            return
+        wanted, count = iter(docids), max(_VECTOR_BYTES // size, 1)
+        while part := list(islice(wanted, count)):
+            for text, vectors in zip(reader.documents(part), vectors_of(reader, part)):
+                yield view(text, fields, vectors).encode()
+
+
+def read_wanted(asked: Mapping[str, Any]) -> Wanted:
+    """Read the members of the body of `/documents/fetch`. Raises invalid_document_ids, invalid_document_sort."""
+    ids = None
+    if asked.get("ids") is not None:
+        ids = []
+        for at, value in enumerate(asked["ids"]):
+            try:
+                ids.append(checked_identifier(value))
+            except ApiError as error:
+                raise ApiError("invalid_document_ids", f"In `.ids[{at}]`: {error.message}") from None
+    try:
+        rules = [parse_rule(expression) for expression in asked.get("sort") or ()]
+    except SortError as error:
+        raise ApiError(_SORT_CODE, str(error)) from None
+    return Wanted(ids, asked.get("filter"), rules, selection(asked.get("fields")), bool(asked["retrieveVectors"]))
+
+
+def select_documents(ctx: Context, wanted: Wanted, held: ExitStack) -> Selected:
+    """Open the index of a request until `held` is closed, and select its documents that match `ids` and `filter`.
+
+    Raises index_not_found, invalid_document_filter, invalid_document_sort.
+    """
+    held.enter_context(index_snapshot(ctx, [ctx.index_uid]))
+    reader = held.enter_context(ctx.read(ctx.index_uid))
+    condition = allowed_filter(wanted.filter, FILTER_CODE, ctx.instance.features)
+    condition = resolve_joins(condition, ctx.index_uid, reader, lambda other: read_joined(ctx, other))
+    docids = None if wanted.ids is None else DocIds(list(reader.identified_docids(wanted.ids).values()))  # skips unknown ids
+    if condition is not None:
+        from svcd.filters.evaluation import filter_docids
+
+        matching = filter_docids(reader, condition, FILTER_CODE)
+        docids = matching if docids is None else matching & docids
+    try:
+        check_sortable(wanted.rules, reader.settings.sortable_attributes)
+    except SortError as error:
+        raise ApiError(_SORT_CODE, str(error)) from None
+    return Selected(reader, docids, wanted)
+
+
+def selection(fields: Sequence[str] | None) -> Selection | None:
+    """The fields that a response shows; None for all."""
+    return None if fields is None or "*" in fields else Selection(fields)
+
+
+def view(text: str, fields: Selection | None, vectors: dict[str, Any] | None = None) -> str:
+    """A stored document as a response shows it. vectors: added as `_vectors`, whatever `fields` selects."""
+    if fields is None and vectors is None and VECTORS_MEMBER not in text:
+        return text
+    document = json_text.loads(text)
+    stored = document.pop(MEMBER, None)
+    shown = document if fields is None else select(document, fields)
+    if vectors is not None:
+        shown[MEMBER] = stored
+        set_vectors(shown, vectors)
+    return json_text.dumps(shown)
