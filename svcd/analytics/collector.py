@@ -15,18 +15,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from svcd.analytics.figures import (
-    NAMES,
-    TIME_BOUNDS_MS,
-    FigureUpdate,
-    State,
-    adds,
-    adds_distinct,
-    adds_each,
-    agent,
-    all_of,
-    joined,
-    model_family,
-    nothing,
+    NAMES, TIME_BOUNDS_MS, FigureUpdate, State, adds, adds_distinct, adds_each, agent, all_of, joined, model_family, nothing,
 )
 from svcd.api import admission
 from svcd.base import logs

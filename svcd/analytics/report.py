@@ -104,33 +104,25 @@ class UsageReport:
 
     def _send_batches(self, is_wanted: Callable[[], bool]) -> None:
         while is_wanted() and not self._is_stopping:
+            events: list[bytes] = []  # the oldest that fit into a batch
+            room = LARGEST_BYTES - self.batch_bytes(())
             with self._changed:
-                events = self._first()
+                for event in self._waiting:
+                    room -= len(event) + 1
+                    if room < 0:
+                        break
+                    events.append(event)
             try:
                 self._send(self._address, self._batch(events, self._now()))
             except Undelivered as failure:
                 logs.debug("the usage report was not sent", why=failure)
-                self._keep_newest()
+                with self._changed:
+                    while self._is_full():
+                        self._waiting.popleft()
                 return
             with self._changed:
                 for _ in events:
                     self._waiting.popleft()
-
-    def _first(self) -> list[bytes]:
-        """As many of the waiting events as fit into a batch, oldest first."""
-        events: list[bytes] = []
-        room = LARGEST_BYTES - self.batch_bytes(())
-        for event in self._waiting:
-            room -= len(event) + 1
-            if room < 0:
-                break
-            events.append(event)
-        return events
-
-    def _keep_newest(self) -> None:
-        with self._changed:
-            while self._is_full():
-                self._waiting.popleft()
 
     def _batch(self, events: Iterable[bytes], moment: int) -> bytes:
         head = json.dumps({"instanceUid": self._instance_uid, "sentAt": quantities.rfc3339(moment)},

@@ -8,8 +8,8 @@ import os
 import threading
 from typing import NamedTuple
 
-from svcd.base.json_text import loads
 from svcd.base.errors import ApiError
+from svcd.base.json_text import loads
 from svcd.base.quantities import now
 from svcd.instance.data_folder import DataFolderReader
 from svcd.rules.limits import limits_of
@@ -46,19 +46,19 @@ class ActiveRules:
         if state is None:
             return None
         compiled = self._compiled
-        if compiled is None or compiled.key != state.state:
-            with self._lock:
-                compiled = self._compiled
-                if compiled is None or compiled.key != state.state:
-                    self._compiled = compiled = self._compile()
-        return compiled
-
-    def _compile(self) -> RuleSet | None:
-        try:
-            with self._instance.read(INDEX_UID) as reader:
-                documents = [loads(text) for text in reader.texts()]
-                docid_of = reader.identified_docids([str(document[PRIMARY_KEY]) for document in documents])
-                return RuleSet(((docid_of[str(document[PRIMARY_KEY])], document) for document in documents),
-                               reader.settings.analyzer, self._limits, reader.state)
-        except ApiError:  # index_not_found: it has just gone
-            return None
+        if compiled is not None and compiled.key == state.state:
+            return compiled
+        with self._lock:
+            compiled = self._compiled
+            if compiled is not None and compiled.key == state.state:
+                return compiled
+            try:
+                with self._instance.read(INDEX_UID) as reader:
+                    documents = [loads(text) for text in reader.texts()]
+                    docid_of = reader.identified_docids([str(document[PRIMARY_KEY]) for document in documents])
+                    compiled = RuleSet(((docid_of[str(document[PRIMARY_KEY])], document) for document in documents),
+                                       reader.settings.analyzer, self._limits, reader.state)
+            except ApiError:  # index_not_found: a task has just deleted the index
+                compiled = None
+            self._compiled = compiled
+            return compiled

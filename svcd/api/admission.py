@@ -1,13 +1,13 @@
-"""When a search may run and how long: the search queue (SearchQueue), the cutoff (Timer), and the cache that spares a search
+"""When a search may run and how long: the search queue (SearchQueue), the cutoff (Timer), and the cache that saves searches
 (SearchCache).
 
 One interpreter computes one search at a time. Searches that share it all take longer (459 a second with 8 at once, 598
-one by one), so each search has the process to itself for a head start, in which nearly all end; a longer one then runs
-beside others, up to the limit, and lets those that come later go first (yield_turn). When a search ends, the newest waiting
-one starts: its client is the likeliest to be still there. See docs/http.md#search-queue, #cutoff and #search-cache.
+one by one), so each search has the process to itself for a head start, in which nearly all searches end. A longer search then
+runs beside others, up to the limit, and lets newer searches go first (yield_turn). When a search ends, the newest waiting search
+starts: its client is most likely to be still there. See docs/http.md#search-queue, #cutoff and #search-cache.
 
-Threads: every request thread comes here; the `_lock` of the queue guards the running searches, the list of waiting
-ones and the measure of congestion, that of the module the count of searches that were cut off. A timer belongs to one thread.
+Threads: all request threads use it. The `_lock` of the queue guards the running searches, the list of waiting searches and the
+measure of congestion; the `_lock` of the module guards the number of searches that were cut off. A timer belongs to one thread.
 """
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
 MAX_ANSWER_BYTES = 64 << 10  # of one answer in the cache
 _RETRY_AFTER_S = 10
-# Searches are in each other's way while one waits, or while more than this run at once. One user who types has one or two
-# under way, and where these are slow, they run side by side.
+# Searches count as crowded while one waits, or while more than this run at once. One user who types causes one or two searches at
+# a time; slow ones run side by side.
 _SIDE_BY_SIDE = 2
-# Searches queue up when they were in each other's way for so many seconds more than they were not. A worker pays off only for
-# clients that go on: its start, and the caches that it has to fill, take 0.6 to 1 s of processor time, but of a core that is idle
-# until then. Eight clients got 104, 110 and 153 searches a second with 1 s here, by turns with 124, 114 and 196 with 0.25 s.
+# Searches queue up when they were crowded for this many seconds more than they were not. A worker pays off only if clients
+# continue: its start and its empty caches cost 0.6 to 1 s of processor time, but on a core that is idle until then. Eight clients
+# got 104, 110 and 153 searches a second with 1 s here, in alternation with 124, 114 and 196 with 0.25 s.
 CONGESTED_S = 0.25
-# So often one of the searches that let others go first has a turn all the same: they are not to be starved. And the longest wait.
+# Seconds after which a search that lets others go first gets a turn all the same, so that it is not starved; its longest wait.
 _YIELD_S, _LONGEST_YIELD_S = 1.0, 60.0
-# Requests of many searches may take one of so many slots.
+# Requests with many searches may take one in this many slots.
 _LONG_PART = 4
-# How often a search looks whether it has to let others go first.
+# Seconds between two checks of a search whether it has to let others go first.
 _LOOK_S = 0.002
 _MOST_REST_S = 0.2
-# All searches of one request together rank no longer than this, whatever their own time limits are.
+# All searches of one request together rank no longer than this, even if their own time limits allow more.
 REQUEST_S = 30.0
 
 State = tuple[str, int]  # of an index: its uuid and generation
@@ -63,9 +63,9 @@ class _Waiter:
 
 
 class Congestion:
-    """Measures whether searches queue up: for how many seconds they were in each other's way, less those they were not.
+    """Measures whether searches queue up: the seconds in which they were crowded, minus the seconds in which they were not.
 
-    is_over: nothing is measured now, and nothing needs to be noted before the next crowd.
+    is_over: the measure is zero, and note() need not be called before searches are crowded again.
     """
 
     def __init__(self, limit_s: float = CONGESTED_S) -> None:
@@ -76,7 +76,7 @@ class Congestion:
         self.is_over = True
 
     def note(self, is_crowded: bool, now: float) -> bool:
-        """From now on searches are, or are not, in each other's way. True if they queue up; measuring then begins again.
+        """Note that searches are crowded, or not, from now on. True if they queue up; measuring then begins again.
 
         now: monotonic seconds.
         """
@@ -95,7 +95,7 @@ class SearchQueue:
 
     head_start_s: how long a search has its process to itself. processes: how many processes share parallel and
     capacity; each gets an equal part, and requests are handed to the least loaded one.
-    on_congestion: called, by a thread with a request, when searches queue up, and again while they go on doing so.
+    on_congestion: called by a thread with a request when searches queue up, and again while they continue to.
     on_wait: called before a search waits, for its turn or for another host.
     """
 
@@ -112,31 +112,43 @@ class SearchQueue:
         self._head_start_s = head_start_s
         self._own = threading.local()  # `search`: the one of a thread, while it has a slot
         self._started: list[float] = []  # start of each running search, the newest last
-        self._waiting: list[_Waiter] = []  # those that have not run, the newest last
-        self._yielded: list[_Waiter] = []  # those that let others go first, the one that has waited longest first
+        self._waiting: list[_Waiter] = []  # searches that have not run, the newest last
+        self._yielded: list[_Waiter] = []  # searches that let others go first, the longest waiting first
         self._long_turn_at = 0.0  # when one of these had its last turn
         self._long = threading.BoundedSemaphore(max(1, parallel // _LONG_PART))
         self._lock = threading.Lock()
 
     def share(self, processes: int) -> None:
-        """Keep to an equal part of all that so many processes may run and have waiting."""
+        """Use an equal part of the searches that `processes` processes together may run and hold waiting."""
         self._parallel = max(-(-self._most // processes), 1)
         self._own_capacity = -(-self.capacity // processes)
 
     @property
     def running(self) -> int:
-        """How many searches run."""
+        """Number of running searches."""
         return len(self._started)
 
     @property
     def waiting(self) -> int:
-        """How many searches wait."""
+        """Number of waiting searches."""
         return len(self._waiting) + len(self._yielded)
 
     @contextmanager
     def slot(self) -> Iterator[None]:
         """Run the block as one search. Raises too_many_search_requests if the queue is full or the wait too long."""
-        waiter = self._admit()
+        waiter = _Waiter()
+        with self._lock:
+            if self._has_room() and not self._is_full() or not self.capacity and len(self._started) < self._parallel:
+                self._run(waiter)
+            elif not self.capacity:
+                raise self.too_many_searches()
+            else:
+                if len(self._waiting) >= self._own_capacity:
+                    # Drop a random one, so that under load no client is rejected for being early or late.
+                    # Importing `random` would take longer than importing this whole module.
+                    place = int.from_bytes(os.urandom(4), "big") % len(self._waiting)
+                    self._waiting.pop(place).wakeup.set()
+                self._waiting.append(waiter)
         self._watch()
         if waiter.started_at is None:
             self.on_wait()
@@ -153,7 +165,7 @@ class SearchQueue:
 
     @contextmanager
     def long_slot(self) -> Iterator[None]:
-        """As slot(), for a request of many searches: only a few of these run or wait inside, so that others find room."""
+        """Like slot(), for a request with many searches: only a few of them run or wait here, to leave room for others."""
         if not self._long.acquire(blocking=False):
             self.on_wait()
             if not self._long.acquire(timeout=self._max_wait_s):
@@ -167,9 +179,9 @@ class SearchQueue:
     def yield_turn(self) -> None:
         """Let other searches go first, if this thread has a slot and has had its head start.
 
-        A long search calls this all the time (Timer): it gives up its slot to one that waits, or that has just started, and takes
-        it again when no new one wants it; of all such searches one has a turn once a second at least. So long searches run by
-        turns, and short ones need not share the interpreter with them.
+        A long search calls this frequently (Timer). It gives up its slot to a search that waits or has just started, and takes it
+        again when no new search needs it; at least once a second, one of the long searches gets a turn. So long searches take
+        turns, and short searches need not share the interpreter with them.
         """
         search: _Waiter | None = getattr(self._own, "search", None)
         if search is None or search.started_at is None or not self._is_to_yield(search.started_at, search.is_long):
@@ -191,7 +203,7 @@ class SearchQueue:
         self._watch()
 
     def _is_to_yield(self, started_at: float, is_long: bool) -> bool:
-        """Does another search wait, or has one just started? Looked at without the lock: the next look corrects it."""
+        """Return whether another search waits, or has just started. Reads without the lock: the next check corrects an error."""
         newest, now = self._started[-1:], time.monotonic()
         if now - started_at < self._head_start_s and not (is_long and self._waiting and not self._is_full()):
             return False
@@ -201,7 +213,7 @@ class SearchQueue:
     def paused(self) -> Iterator[None]:
         """Give up the slot of this thread in the block, which waits for another host.
 
-        The search then goes on at once: it has waited for its turn before, and is half done.
+        The search then continues at once: it has waited for its turn before, and is half done.
         """
         search: _Waiter | None = getattr(self._own, "search", None)
         if search is None or search.started_at is None:
@@ -225,27 +237,12 @@ class SearchQueue:
         return not self._started or time.monotonic() - self._started[-1] >= self._head_start_s
 
     def _is_full(self) -> bool:
-        """Too many searches are half done for a new one: each keeps an open index."""
+        """Return whether too many searches are half done to start a new one: each keeps an index open."""
         return len(self._started) + len(self._yielded) >= 2 * self._parallel
 
     def _run(self, waiter: _Waiter) -> None:
         waiter.started_at = time.monotonic()
         self._started.append(waiter.started_at)
-
-    def _admit(self) -> _Waiter:
-        """A search that runs, or that waits in the queue. Raises too_many_search_requests without a queue."""
-        waiter = _Waiter()
-        with self._lock:
-            if self._has_room() and not self._is_full() or not self.capacity and len(self._started) < self._parallel:
-                self._run(waiter)
-                return waiter
-            if not self.capacity:
-                raise self.too_many_searches()
-            if len(self._waiting) >= self._own_capacity:
-                # Drop a random one, so that under load no client is rejected for being early or late.
-                self._waiting.pop(_random_index(len(self._waiting))).wakeup.set()
-            self._waiting.append(waiter)
-            return waiter
 
     def _wait(self, waiter: _Waiter, max_wait_s: float) -> None:
         """Wait until a search ends, or, as the one that is next, until the head start of the newest running search is over."""
@@ -253,7 +250,7 @@ class SearchQueue:
         while (left := until - time.monotonic()) > 0:
             with self._lock:
                 is_next = self._next() is waiter
-            # The next alone looks again: a thousand threads that did would take the interpreter from those that search.
+            # Only the next search checks again: a thousand waiting threads would take the interpreter from running searches.
             waiter.wakeup.wait(min(left, self._head_start_s or left) if is_next else left)
             with self._lock:
                 if waiter not in self._waiting and waiter not in self._yielded:
@@ -272,13 +269,13 @@ class SearchQueue:
                     self._wake_next()
 
     def _next(self) -> _Waiter | None:
-        """The one that starts next: the newest, or one that has let others go first for long. The caller holds the lock."""
+        """The search that starts next: the newest, or one that has yielded for long. The caller holds the lock."""
         if self._yielded and (not self._waiting or self._is_full() or time.monotonic() - self._long_turn_at >= _YIELD_S):
             return self._yielded[0]
         return self._waiting[-1] if self._waiting else None
 
     def _start_next(self) -> None:
-        """Start the next one if there is room. The caller holds the lock."""
+        """Start the next search if a slot is free. The caller holds the lock."""
         waiter = self._next()
         if waiter is None or not self._has_room() or not waiter.is_long and self._is_full():
             return
@@ -290,7 +287,7 @@ class SearchQueue:
         self._wake_next()
 
     def _wake_next(self) -> None:
-        """Have the next one look from now on whether it may run."""
+        """Make the next search check from now on whether it may run."""
         if self._head_start_s and (waiter := self._next()) is not None:
             waiter.wakeup.set()
 
@@ -301,12 +298,12 @@ class SearchQueue:
         self._watch()
 
     def note_backlog(self, has_backlog: bool) -> None:
-        """From now on requests have arrived, or not, that wait until a search is answered, and are not in this queue."""
+        """Note whether requests outside this queue wait until a search is answered."""
         self._has_backlog = has_backlog
         self._watch()
 
     def _watch(self) -> None:
-        """Measure whether searches queue up, after one came or left."""
+        """Measure whether searches queue up, after a search came or left."""
         if self.on_congestion is None:
             return
         if self._congestion.is_over and not self._is_crowded():  # nearly always
@@ -330,7 +327,7 @@ class SearchQueue:
             places.release()
 
     def too_many_searches(self) -> ApiError:
-        """The error of a search for which there is no room."""
+        """The error of a search that the queue cannot take."""
         return ApiError(
             "too_many_search_requests",
             f"Too many search requests running at the same time: {self.capacity}. Retry after {_RETRY_AFTER_S}s.",
@@ -338,15 +335,10 @@ class SearchQueue:
         )
 
 
-def _random_index(count: int) -> int:
-    """A random number below `count`. Importing `random` would take longer than the whole of this module."""
-    return int.from_bytes(os.urandom(4), "big") % count
-
-
 class OneByOne:
-    """Has one thread at a time do what keeps the interpreter for long, such as parsing a body of many megabytes.
+    """Lets one thread at a time do work that holds the interpreter for long, such as parsing a body of many megabytes.
 
-    Each rests afterwards for as long as it took, so that quick requests get at least half of the time.
+    Each thread sleeps afterwards for as long as its work took, so that quick requests get at least half of the time.
     """
 
     def __init__(self, searches: SearchQueue) -> None:
@@ -355,7 +347,7 @@ class OneByOne:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Run the block when it is the turn of this thread."""
+        """Run the block when no other thread runs its block."""
         self._searches.on_wait()
         with self._lock:
             started = time.monotonic()
@@ -372,9 +364,9 @@ _ran_out = 0
 
 
 class Timer:
-    """The cutoff of one search: called with milliseconds, returns a predicate: have they passed since the call?
+    """The cutoff of one search. A call with milliseconds returns a predicate: whether they have passed since the call.
 
-    The time of paused() does not count. The search calls the predicate all the time, so that is also where it lets others go
+    The time of paused() does not count. The search calls the predicate frequently, so the predicate also lets other searches go
     first. yield_turn: of the queue; until: the time (monotonic) at which the whole request has ranked for too long.
     """
 
@@ -411,20 +403,16 @@ class Timer:
             self._paused_s += time.monotonic() - started
 
     def _run_out(self) -> bool:
+        global _ran_out
         if not self.has_run_out:
             self.has_run_out = True
-            _count()
+            with _lock:
+                _ran_out += 1
         return True
 
 
-def _count() -> None:
-    global _ran_out
-    with _lock:
-        _ran_out += 1
-
-
 def degraded_searches() -> int:
-    """How many searches of this process reached their cutoff."""
+    """Number of searches of this process that reached their cutoff."""
     return _ran_out
 
 
@@ -434,12 +422,12 @@ def degraded_searches() -> int:
 class SearchCache:
     """Caches the hits of searches until their index changes; thread-safe.
 
-    While people type, many type the same prefixes, and every visitor of a page asks for the same first list. Least
-    recently used entries are evicted first; answers of more than max_answer_bytes are not cached.
+    Many users type the same prefixes, and every visitor of a page requests the same first list. The least recently used
+    entries are evicted first; answers of more than max_answer_bytes are not cached.
 
-    Every process that answers searches caches the same answers: the one that has computed an answer sends it to the others,
-    so that no client waits for what was computed already, and connections may go to any process.
-    limit: the bytes that the cache may take now. publish: sends a message to the other processes, whose receive() gets it.
+    All processes that answer searches cache the same answers: the process that computes an answer sends it to the others. So no
+    client waits for an answer that another process has computed, and connections may go to any process.
+    limit: returns the bytes that the cache may take now. publish: sends a message to receive() of the other processes.
     """
 
     def __init__(self, limit: Callable[[], int], max_answer_bytes: int = MAX_ANSWER_BYTES) -> None:
@@ -453,7 +441,7 @@ class SearchCache:
         self._put(*marshal.loads(message))
 
     def messages(self) -> Iterator[bytes]:
-        """Everything that is cached now, for the receive() of a process that has just started."""
+        """All cached answers, for receive() of a process that has just started."""
         for (state, asked), (_, *parts) in self._cache.items():
             yield marshal.dumps((state, asked, tuple(parts)))
 
@@ -472,7 +460,7 @@ class SearchCache:
     def get(self, state: State, asked: str, make: Callable[[], tuple[Parts, bool]]) -> Parts:
         """The parts of an answer, cached or made.
 
-        make: computes (parts, may they be cached?); a search that was cut off must not be.
+        make: computes (parts, whether to cache them); a search that was cut off must not be cached.
         """
         held = self.peek(state, asked)
         if held is not None:

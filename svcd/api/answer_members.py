@@ -24,18 +24,18 @@ METADATA_HEADERS = {_METADATA_HEADER: "`true` or `1`, in any letter case, adds `
 
 
 def wants_metadata(ctx: Context) -> bool:
-    """True if the request asks for `metadata` by its header."""
+    """Return whether a header of the request asks for `metadata`."""
     return (ctx.header("Include-Metadata") or "").lower() in ("true", "1")
 
 
 def metadata(text: str | None, index_uid: str, primary_key: str | None, remote: str | None = None) -> dict[str, str]:
-    """The `metadata` of one query; members without a value are left out. remote: the instance that was asked."""
+    """The `metadata` of one query, without members that have no value. remote: the instance that the query names."""
     members = {"query": text, "queryUid": uuid7(), "indexUid": index_uid, "primaryKey": primary_key, "remote": remote}
     return {name: value for name, value in members.items() if value is not None}
 
 
 def uuid7() -> str:
-    """A new UUID of version 7: it begins with the time, so that later ones sort after earlier ones."""
+    """A new UUID of version 7. It begins with the time, so newer UUIDs sort after older ones."""
     value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
     value = value & ~(0xF000 << 64) & ~(0xC000 << 48) | 0x7000 << 64 | 0x8000 << 48
     digits = f"{value:032x}"
@@ -48,17 +48,17 @@ def milliseconds_since(started: float) -> int:
 
 
 def facet_members(facets: Facets | None) -> dict[str, Any]:
-    """The members of an answer that count values."""
+    """The members of an answer with the counts and statistics of facets."""
     return {} if facets is None else {"facetDistribution": facets.distribution, "facetStats": facets.stats}
 
 
 def semantic_members(found: SearchResult) -> dict[str, int]:
-    """The last member of an answer: how many hits were found by their vectors; none if no query searched vectors."""
+    """The last member of an answer: the number of hits found by their vectors; {} if no query searched vectors."""
     return {} if found.semantic_hits is None else {"semanticHitCount": found.semantic_hits}
 
 
 def shown_vector(vector: Sequence[float]) -> list[float]:
-    """Numbers of single precision with as few digits as tell them apart from others: 0.1, not 0.10000000149011612."""
+    """Numbers of single precision with the fewest digits that identify them: 0.1, not 0.10000000149011612."""
     return list(map(_shortest, vector))
 
 
@@ -66,7 +66,7 @@ def _shortest(number: float) -> float:
     return next((shown for digits in (6, 7, 8) if single(shown := float(f"{number:.{digits}g}")) == number), number)
 
 
-# How long each step of a search took, as the member `performanceDetails` of an answer shows it
+# The durations of the steps of a search, for the member `performanceDetails`
 
 
 def measured(is_asked: Any) -> AbstractContextManager[None]:
@@ -78,13 +78,13 @@ def measured(is_asked: Any) -> AbstractContextManager[None]:
 
 
 def timed_slot(searches: SearchQueue, is_long: bool = False) -> AbstractContextManager[None]:
-    """A slot of the search queue, with the wait for it measured. is_long: for many searches."""
+    """A slot of the search queue; the wait for it is measured. is_long: for a request with many searches."""
     tracing.begin("wait in queue")
     return searches.long_slot() if is_long else searches.slot()
 
 
 def performance_details() -> dict[str, str] | None:
-    """Path of a step -> its duration, in the order in which they ended; None when nothing is measured."""
+    """Path of a step -> its duration, in the order in which the steps ended; None if nothing is measured."""
     measuring = tracing.recorder()
     if measuring is None:
         return None

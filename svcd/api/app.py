@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import (
@@ -18,7 +17,7 @@ from svcd.api import (
 from svcd.api.admission import OneByOne
 from svcd.api.bodies import json_value, read_body
 from svcd.api.context import Context
-from svcd.api.routes import JSON, Fields, HandlerResult, Match, Route, Stream, Table, Text, Value
+from svcd.api.routes import JSON, Fields, Route, Stream, Table, Text, Value
 from svcd.auth.keys import ALL_PERMITTED, Permission
 from svcd.base import logs
 from svcd.base.errors import ApiError
@@ -90,11 +89,17 @@ class App:
         """The response to a request; never raises."""
         started = time.perf_counter()
         matched = self._table.match(request.method, request.segments)
-        method, path = self._names(request, matched)
+        path = matched[0].path if matched else self._table.pattern(request.segments) or _OTHER_PATH
+        method = request.verb if request.verb in _METHODS else _OTHER_METHOD
         # Every request is counted. A request is timed if the feature is on when it begins.
         traffic = self.services.traffic
         timing = traffic.timing(method, path) if self._data_folder.is_enabled("metrics") else None
-        response = self._answer(request, matched)
+        try:
+            response = self._respond(request, *matched) if matched else self._no_route(request)
+        except ApiError as error:
+            response = error_answer(error)
+        except Exception as error:  # a bug or a broken machine
+            response = error_answer(self._unexpected(request, error))
         traffic.count(method, path, response.status)
         if timing is not None:
             traffic.note(timing, time.perf_counter() - started)
@@ -102,76 +107,81 @@ class App:
             self.services.usage.answered(request, response.status, time.perf_counter() - started)
         return response
 
-    def _names(self, request: Request, matched: Match | None) -> tuple[str, str]:
-        """The method and the path under which a request is counted."""
-        path = matched[0].path if matched else self._table.pattern(request.segments) or _OTHER_PATH
-        return request.verb if request.verb in _METHODS else _OTHER_METHOD, path
+    def _unexpected(self, request: Request, error: Exception) -> ApiError:
+        """The error for an unexpected exception: of the disk, the descriptors or a damaged file if known, otherwise `internal`.
 
-    def _answer(self, request: Request, matched: Match | None) -> Response:
-        try:
-            return self._respond(request, matched)
-        except ApiError as error:
-            return error_answer(error)
-        except Exception as error:  # a bug or a broken machine: the traceback goes to the log only
-            known = _system_error(error, self._data_folder.path)
-            if known.code == "internal" and (fault := self._data_folder.instance_fault(error)) is not None:
-                known = self._instance_error(fault)
-            if known.code == "internal":
-                logs.failure("request failed", error, method=request.method, path=_shown_path(request))
-            return error_answer(known)
+        Logs the traceback of an internal error.
+        """
+        if lacks_room(error, self._data_folder.path):
+            return disk_full_error()
+        if is_disk_failure(error):
+            return ApiError("io_error", f"The disk of the data folder failed: {error}.")
+        code = _SYSTEM_ERRORS.get(error.errno or 0) if isinstance(error, OSError) else None
+        if code:
+            return ApiError(code, str(error))
+        known = ApiError("internal", f"Internal error: {type(error).__name__}")
+        if (fault := self._data_folder.instance_fault(error)) is not None:
+            from svcd.index.damage import instance_error  # few instances ever need it
 
-    def _instance_error(self, fault: str) -> ApiError:
-        from svcd.index.damage import instance_error  # few instances ever need it
+            if not self._is_damage_logged:
+                self._is_damage_logged = True
+                logs.error("instance.sqlite is damaged", fault=fault)
+            known = instance_error(fault)
+        if known.code == "internal":
+            logs.failure("request failed", error, method=request.method, path=_shown_path(request))
+        return known
 
-        if not self._is_damage_logged:
-            self._is_damage_logged = True
-            logs.error("instance.sqlite is damaged", fault=fault)
-        return instance_error(fault)
-
-    def _respond(self, request: Request, matched: Match | None) -> Response:
-        if matched is None:
-            return self._no_route(request)
-        route, raw_path = matched
+    def _respond(self, request: Request, route: Route, raw_path: Mapping[str, str]) -> Response:
+        services = self.services
 
         def check_permission() -> Permission:
-            return self._permission(route, raw_path.get("index_uid"), request)
+            permission = ALL_PERMITTED
+            for action in route.actions:  # one key must have all of them
+                permission = services.keys.check(action, raw_path.get("index_uid"), request.headers.get("authorization"))
+            if permission.has_filters and not route.joins_rules:
+                raise ApiError("invalid_api_key", _FILTERED_TOKEN)
+            return permission
 
         permission = check_permission()
-        query, wait_s = waiting.extract_wait(route, request.query) if request.query else ("", 0.0)
-        ctx = Context(self.services, request, permission, check_permission, query=_query(route, query),
-                      body=self._body(route, request))
+        text, wait_s = waiting.extract_wait(route, request.query) if request.query else ("", 0.0)
+        query = decode_query(text, route.query) if route.query else {}  # without parameters it is ignored: clients expect that
+        ctx = Context(services, request, permission, check_permission, query=query, body=self._body(route, request))
         if route.feature:
             features.require(self._data_folder.features(), *route.feature)
         ctx.path = {name: _PATH_CHECKS.get(name, str)(text) for name, text in raw_path.items()}
-        if self.services.usage is not None:
-            self.services.usage.note((route.method, route.path), ctx)
+        if services.usage is not None:
+            services.usage.note((route.method, route.path), ctx)
         if cluster.AFTER_TASK in request.headers:
             cluster.wait_for_task(ctx)
         answer = route.run(ctx)
-        return _encoded(waiting.wait_for_task(ctx, answer, wait_s) if wait_s else answer)
+        if wait_s:
+            answer = waiting.wait_for_task(ctx, answer, wait_s)
+        value = answer.value
+        if isinstance(value, Text):
+            body = value.body.encode() if isinstance(value.body, str) else value.body
+            return Response(answer.status, body, value.content_type, answer.headers)
+        if value is None and answer.status == 204:
+            return Response(204, headers=answer.headers)
+        return Response(answer.status, dumps(value).encode(), headers=answer.headers)
 
     def _body(self, route: Route, request: Request) -> Any:
-        """The decoded body of a request."""
-        declared = route.body
+        """The decoded body of a request. Raises missing_content_type, invalid_content_type, and the errors of the declaration."""
+        declared, headers = route.body, request.headers
         if declared is None:
-            _refuse_unnamed_body(request)
+            # A filter that was sent to `DELETE .../documents` by mistake, without a type, would delete all documents.
+            if headers.get("content-type") is None and (
+                    int(headers.get("content-length") or 0) > 0
+                    or headers.get("transfer-encoding") is not None and any(request.body.chunks())):  # not an empty chunked one
+                _check_json(None)
             return None
         if isinstance(declared, Stream):
             return None
-        _check_json(request.headers.get("content-type"))
+        _check_json(headers.get("content-type"))
         content = read_body(request)
         if len(content) <= LARGE_BODY:
             return _decoded(declared, content)
         with self._large_bodies.turn():
             return _decoded(declared, content)
-
-    def _permission(self, route: Route, index_uid: str | None, request: Request) -> Permission:
-        permission = ALL_PERMITTED
-        for action in route.actions:  # each of them must be open to the same key
-            permission = self.services.keys.check(action, index_uid, request.headers.get("authorization"))
-        if permission.has_filters and not route.joins_rules:
-            raise ApiError("invalid_api_key", _FILTERED_TOKEN)
-        return permission
 
     def _no_route(self, request: Request) -> Response:
         """404 for an unknown path, 405 for an unknown method.
@@ -197,29 +207,11 @@ def _shown_path(request: Request) -> str:
 
 
 def error_answer(error: ApiError) -> Response:
-    """The answer that an error becomes."""
+    """The response to a request that failed."""
     shown = error.as_json()
     if len(error.message) > _MAX_MESSAGE:
         shown["message"] = f"{error.message[:_MAX_MESSAGE]}…"
     return Response(error.status, dumps(shown).encode(), headers=error.headers)
-
-
-def _system_error(error: Exception, folder: Path) -> ApiError:
-    """The error that a client gets for an unexpected exception: of the disk or the descriptors if known, else `internal`.
-
-    folder: the data folder.
-    """
-    if lacks_room(error, folder):
-        return disk_full_error()
-    if is_disk_failure(error):
-        return ApiError("io_error", f"The disk of the data folder failed: {error}.")
-    code = _SYSTEM_ERRORS.get(error.errno or 0) if isinstance(error, OSError) else None
-    return ApiError(code, str(error)) if code else ApiError("internal", f"Internal error: {type(error).__name__}")
-
-
-def _query(route: Route, query: str) -> Mapping[str, Any]:
-    """The decoded query string. A route without parameters ignores it, as clients expect."""
-    return decode_query(query, route.query) if route.query else {}
 
 
 def _decoded(declared: Fields | Value, content: bytes) -> Any:
@@ -231,18 +223,6 @@ def _decoded(declared: Fields | Value, content: bytes) -> Any:
                        is_open=declared.is_open)
 
 
-def _refuse_unnamed_body(request: Request) -> None:
-    """Raise missing_content_type for a body without a type, on a route that ignores bodies.
-
-    A filter that was sent to `DELETE .../documents` by mistake would be ignored, and all documents be deleted.
-    """
-    headers = request.headers
-    if headers.get("content-type") is None and (
-            int(headers.get("content-length") or 0) > 0
-            or headers.get("transfer-encoding") is not None and any(request.body.chunks())):  # an empty one may be chunked
-        _check_json(None)
-
-
 def _check_json(content_type: str | None) -> None:
     accepted = f"Accepted values for the Content-Type header are: `{JSON}`"
     if content_type is None:
@@ -250,13 +230,3 @@ def _check_json(content_type: str | None) -> None:
     subtype = media_type(content_type).partition("/")[2]
     if subtype != "json" and not subtype.endswith("+json"):
         raise ApiError("invalid_content_type", f"The Content-Type `{content_type}` is invalid. {accepted}")
-
-
-def _encoded(answer: HandlerResult) -> Response:
-    value = answer.value
-    if isinstance(value, Text):
-        body = value.body.encode() if isinstance(value.body, str) else value.body
-        return Response(answer.status, body, value.content_type, answer.headers)
-    if value is None and answer.status == 204:
-        return Response(204, headers=answer.headers)
-    return Response(answer.status, dumps(value).encode(), headers=answer.headers)

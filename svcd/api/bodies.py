@@ -68,24 +68,20 @@ def read_sequence(request: Request, most: int) -> Iterator[list[Any]]:
         raise ApiError("unsupported_media_type", "Content type error")
     content = read_body(request)
     with json_errors_as_api_errors():
-        yield from _sequence(content, most)
-
-
-def _sequence(content: bytes, most: int) -> Iterator[list[Any]]:
-    start = len(content) - len(content.lstrip(_BLANKS))
-    if content[start:start + 1] not in (b"[", b""):
-        raise _no_sequence(content, start)
-    check_size(content, most)
-    try:
-        yield from _portions(content.decode().strip(_BLANKS.decode()))
-        return
-    except ValueError:
-        pass
-    raise json_text.fault_in(content) or ValueError("the scanner accepts a text that the decoder rejects")
+        start = len(content) - len(content.lstrip(_BLANKS))
+        if content[start:start + 1] not in (b"[", b""):
+            raise _no_sequence(content, start)
+        check_size(content, most)
+        try:
+            yield from _portions(content.decode().strip(_BLANKS.decode()))
+            return
+        except ValueError:
+            pass
+        raise json_text.fault_in(content) or ValueError("the scanner accepts a text that the decoder rejects")
 
 
 def _portions(text: str) -> Iterator[list[Any]]:
-    """The items of a list, portion by portion; ValueError where something is wrong.
+    """The items of a list, portion by portion. Raises ValueError for a syntax error.
 
     A portion may end at any comma. If the comma is inside an item, the text before it is not a valid list.
     """
@@ -93,7 +89,7 @@ def _portions(text: str) -> Iterator[list[Any]]:
         raise ValueError
     at, size, last = 1, _PORTION, len(text) - 1
     while at <= last:
-        end = text.find(",", at + size, last) % len(text)  # -1, for none, is the closing bracket
+        end = text.find(",", at + size, last) % len(text)  # without a comma, -1: the closing bracket
         try:
             values = json_text.decoded(f"[{text[at:end]}]")
         except ValueError:

@@ -6,14 +6,14 @@ used (docs/chats.md#rights-of-the-model).
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from svcd.api.filters import index_snapshot
 from svcd.api.context import Context
-from svcd.api.traffic import DEGRADED
+from svcd.api.filters import index_snapshot
 from svcd.api.search_parameters import check_sort, query_of, with_joins_resolved
+from svcd.api.traffic import DEGRADED
 from svcd.base import logs
 from svcd.base.errors import ApiError
 from svcd.base.json_text import loads
@@ -26,7 +26,7 @@ from svcd.filters.evaluation import filter_docids
 from svcd.instance.data_folder import is_hidden
 from svcd.schema.attributes import WILDCARD
 from svcd.search.keyword import filtered_docids
-from svcd.search.request import Federation, IndexedQuery, SearchResult
+from svcd.search.request import Federation, SearchResult
 from svcd.search.search import search
 from svcd.templates import Template, TemplateError, document_variables
 from svcd.validation import Field, FieldError, nullable, object_of, string
@@ -43,7 +43,7 @@ _ARGUMENTS = object_of({
 
 
 class _Rejected(Exception):
-    """The search ran into something that the model can mend: it is told, and the client gets no error."""
+    """An error that the model can correct: the model gets the message, and the client gets no error."""
 
 
 class _Hits(NamedTuple):
@@ -54,7 +54,7 @@ class _Hits(NamedTuple):
 
 
 class ChatSearches:
-    """The searches of one turn. ctx: of the request that has begun it."""
+    """The searches of one turn. ctx: of the request that began it."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -62,26 +62,25 @@ class ChatSearches:
     # Before the turn
 
     def indexes(self) -> list[SearchableIndex]:
-        """The indexes that key and token open, in the order of their uids."""
+        """The indexes that the bearer may search, in the order of their uids."""
         rows, _ = self._ctx.instance.list_indexes(is_allowed=self._ctx.permission.allows)
-        return [index for row in rows for index in self._described(row.uid)]
-
-    def _described(self, index_uid: str) -> Iterator[SearchableIndex]:
-        """The index, or nothing when it has been deleted meanwhile."""
-        try:
-            with self._ctx.instance.read(index_uid) as reader:
-                yield SearchableIndex(index_uid, reader.settings.resolved["chat"]["description"],
-                                      self._frequent_values(index_uid, reader))
-        except ApiError as error:
-            if error.code != "index_not_found":
-                raise
+        found = []
+        for row in rows:
+            try:
+                with self._ctx.instance.read(row.uid) as reader:
+                    found.append(SearchableIndex(row.uid, reader.settings.resolved["chat"]["description"],
+                                                 self._frequent_values(row.uid, reader)))
+            except ApiError as error:
+                if error.code != "index_not_found":  # a task may have deleted it meanwhile
+                    raise
+        return found
 
     def _frequent_values(self, index_uid: str, reader: Reader) -> Mapping[str, Sequence[str]]:
         names = selected_fields(reader.settings, reader.fields(), [WILDCARD])
         try:
             asked = with_joins_resolved(self._ctx, query_of(self._ctx, index_uid, {}, has_pins=False).indexed, reader)
             counted = filtered_docids(reader, asked.query)
-        except ApiError:  # the filter of the token cannot be evaluated, which a search will tell
+        except ApiError:  # the filter of the token cannot be evaluated; a search will report it
             return dict.fromkeys(names, ())
         return frequent_values(reader, names, counted, MOST_VALUES)
 
@@ -107,25 +106,23 @@ class ChatSearches:
         return Found("\n".join(hits.texts), hits.shown)
 
     def _run(self, index_uid: str, q: str, condition: str | None) -> _Hits:
-        """Raises _Rejected, and ApiError as a search route does."""
+        """Run one search. Raises _Rejected, and the errors of a search route."""
         if is_hidden(index_uid):
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
         self._ctx.instance.require_index(index_uid)
-        ctx = self._as_searcher(index_uid)
+        permission = self._ctx.services.keys.check("search", index_uid, self._ctx.request.headers.get("authorization"))
+        ctx = replace(self._ctx, permission=permission, snapshot=None)
         with ctx.services.searches.slot(), index_snapshot(ctx, [index_uid]), ctx.read(index_uid) as reader:
             chat = reader.settings.resolved["chat"]
             parameters: Mapping[str, Any] = chat["searchParameters"]
-            if not q.strip():  # meaning is not searched for without words
+            if not q.strip():  # without words there is no meaning to search for
                 parameters = {name: value for name, value in parameters.items() if name != "hybrid"}
-            _check_embedder(reader, parameters.get("hybrid"))
+            if parameters.get("hybrid") is not None:
+                from svcd.search.semantic import embedder_settings
+
+                embedder_settings(reader, parameters["hybrid"]["embedder"], "invalid_search_embedder")
             result = self._searched(ctx, index_uid, {**parameters, "q": q, "filter": condition}, reader)
             return _Hits(list(result.hits), _rendered(reader, result, chat["documentTemplate"]))
-
-    def _as_searcher(self, index_uid: str) -> Context:
-        """The request with the permission to search this index. Raises the errors of a search route for its key."""
-        ctx = self._ctx
-        permission = ctx.services.keys.check("search", index_uid, ctx.request.headers.get("authorization"))
-        return replace(ctx, permission=permission, snapshot=None)
 
     def _searched(self, ctx: Context, index_uid: str, body: Mapping[str, Any], reader: Reader) -> SearchResult:
         try:
@@ -146,29 +143,17 @@ class ChatSearches:
             if not error.message.startswith(place):
                 raise
             # The search itself rejects it, for example an attribute that is not filterable.
-            raise _Rejected(_fault_of_filter(reader, asked) or error.message.removeprefix(place)) from None
-
-
-def _fault_of_filter(reader: Reader, asked: IndexedQuery) -> str | None:
-    """Why a filter cannot be evaluated, at its place in the text of the model; None if it can."""
-    if asked.query.filter is None:
-        return None
-    try:
-        filter_docids(reader, asked.query.filter, "invalid_search_filter")
-    except ApiError as error:
-        return error.message
-    return None
-
-
-def _check_embedder(reader: Reader, hybrid: Mapping[str, Any] | None) -> None:
-    if hybrid is not None:
-        from svcd.search.semantic import embedder_settings
-
-        embedder_settings(reader, hybrid["embedder"], "invalid_search_embedder")
+            reason = error.message.removeprefix(place)
+            if asked.query.filter is not None:
+                try:
+                    filter_docids(reader, asked.query.filter, "invalid_search_filter")
+                except ApiError as fault:  # it names the place in the text of the model
+                    reason = fault.message
+            raise _Rejected(reason) from None
 
 
 def _rendered(reader: Reader, result: SearchResult, template_text: str) -> list[str]:
-    """The text of each hit by the template, over the whole document. Raises template_rendering_error."""
+    """Render the template with the whole document of each hit. Raises template_rendering_error."""
     documents = map(loads, reader.documents([hit.docid for hit in result.ranked]))
     is_searchable = reader.settings.searchable.__contains__
     try:

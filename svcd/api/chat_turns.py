@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from svcd.api import streaming
@@ -65,7 +65,13 @@ class _Stream:
         """The events, until the turn is over or the client has left."""
         yield _RETRY
         with _Watch(self._ctx) as watch:
-            turn = self._turn()
+            searches, pair = ChatSearches(self._ctx), (self._uid, self._ctx.body["model"])
+            search_tool = tools.search_tool(self._workspace, searches.indexes())
+            function = search_tool["function"]
+            logs.debug("the search tool of a chat", description=function["description"],
+                       filter=function["parameters"]["properties"]["filter"]["description"])
+            conversation = Conversation(self._workspace, self._ctx.body, self._events, search_tool)
+            turn = Turn(conversation, searches, lambda usage: self._ctx.services.chats.count_tokens(pair, usage))
             while turn.has_next and not watch.is_over:
                 for event in self._round(turn, watch):
                     if watch.is_over:
@@ -74,29 +80,25 @@ class _Stream:
             if not watch.is_over:
                 yield streaming.event(DONE)
 
-    def _turn(self) -> Turn:
-        ctx, pair = self._ctx, (self._uid, self._ctx.body["model"])
-        searches = ChatSearches(ctx)
-        search_tool = tools.search_tool(self._workspace, searches.indexes())
-        function = search_tool["function"]
-        logs.debug("the search tool of a chat", description=function["description"],
-                   filter=function["parameters"]["properties"]["filter"]["description"])
-        begun = Conversation(self._workspace, ctx.body, self._events, search_tool)
-        return Turn(begun, searches, lambda usage: ctx.services.chats.count_tokens(pair, usage))
-
     def _round(self, turn: Turn, watch: _Watch) -> Iterator[Any]:
         """Send one request to the model; yield the events for the client."""
         workspace = self._workspace
         content = dumps(turn.request()).encode("utf-8", "replace")
         try:
-            with self._ctx.services.client.stream(sources.url_of(workspace), sources.headers_of(workspace), content,
-                                           redirects=_MOST_REDIRECTS, begun=watch.end_with_client) as answer:
+            with self._ctx.services.client.stream(
+                sources.url_of(workspace), sources.headers_of(workspace), content, redirects=_MOST_REDIRECTS,
+                begun=watch.end_with_client,
+            ) as answer:
                 if answer.status == 200 and media_type(answer.headers.get("content-type", "")) == EVENTS:
-                    yield from _received(turn, _pieces(answer.read))
+                    yield from _received(turn, answer.read)
                 else:
-                    yield from turn.fail(sources.error_of(workspace, _whole(answer.read)))
+                    received = b""
+                    while len(received) <= _MOST_ERROR_BYTES and (piece := answer.read()):
+                        received += piece
+                    yield from turn.fail(sources.error_of(workspace, received))
         except Undelivered as failure:
-            yield from turn.fail(sources.transport_error(_words(failure)))
+            reason = "Rejected IP" if failure.kind in _FORBIDDEN else f"error sending request: {failure}"
+            yield from turn.fail(sources.transport_error(reason))
         except UnicodeDecodeError as fault:
             yield from turn.fail(sources.unreadable_text(str(fault)))
         except EventTooLong as fault:
@@ -104,9 +106,9 @@ class _Stream:
         yield from turn.end_round()
 
 
-def _received(turn: Turn, pieces: Iterable[bytes]) -> Iterator[Any]:
+def _received(turn: Turn, read: Callable[[], bytes]) -> Iterator[Any]:
     reader = EventReader()
-    for piece in pieces:
+    while piece := read():
         for text in reader.feed(piece):
             yield from turn.receive(text)
             if not turn.is_receiving:
@@ -114,27 +116,8 @@ def _received(turn: Turn, pieces: Iterable[bytes]) -> Iterator[Any]:
     yield from turn.fail(sources.STREAM_ENDED)
 
 
-def _pieces(read: Callable[[], bytes]) -> Iterator[bytes]:
-    while piece := read():
-        yield piece
-
-
-def _whole(read: Callable[[], bytes]) -> bytes:
-    """A body that is not a stream, cut at _MOST_ERROR_BYTES."""
-    received = b""
-    for piece in _pieces(read):
-        received += piece
-        if len(received) > _MOST_ERROR_BYTES:
-            break
-    return received
-
-
-def _words(failure: Undelivered) -> str:
-    return "Rejected IP" if failure.kind in _FORBIDDEN else f"error sending request: {failure}"
-
-
 class _Watch:
-    """Ends the connection to the model when the client leaves or svcd stops. is_over: has that happened?"""
+    """Ends the connection to the model when the client leaves or svcd stops. is_over: whether that has happened."""
 
     def __init__(self, ctx: Context) -> None:
         self.is_over = False
@@ -157,7 +140,7 @@ class _Watch:
         self._listeners.remove(self._wakeup)
 
     def end_with_client(self, abort: Callable[[], None]) -> None:
-        """abort: ends the call that now begins."""
+        """Remember how to end the call that now begins. abort: ends it."""
         with self._lock:
             self._abort = abort
             is_over = self.is_over

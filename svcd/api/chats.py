@@ -49,7 +49,7 @@ def _completion_check() -> Check:
 
 
 def _uid(ctx: Context) -> str:
-    """The workspace that the path names: any text that is not too long. Raises invalid_index_uid."""
+    """The uid of the workspace in the path. Raises invalid_index_uid for a text that is too long."""
     uid: str = ctx.path["workspace_uid"]
     if len(uid.encode("utf-8", "surrogatepass")) > _MOST_UID_BYTES:
         return checked_index_uid(uid)
@@ -95,14 +95,14 @@ def get_settings(ctx: Context) -> HandlerResult:
 
 
 def update_settings(ctx: Context) -> HandlerResult:
-    """Change the settings of a workspace, which begins to exist with this. Raises bad_request."""
+    """Change the settings of a workspace. A new uid creates the workspace. Raises bad_request."""
     from svcd.chat import workspace
 
     return _shown(ctx.instance.chat_workspaces.update(_uid(ctx), lambda stored: workspace.merged(stored, ctx.body)))
 
 
 def reset_settings(ctx: Context) -> HandlerResult:
-    """Put all settings of a workspace back to their defaults. Raises chat_not_found."""
+    """Reset all settings of a workspace to their defaults. Raises chat_not_found."""
     uid, workspaces = _uid(ctx), ctx.instance.chat_workspaces
     workspaces.require(uid)
     return _shown(workspaces.update(uid, lambda stored: {}))

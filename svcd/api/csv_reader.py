@@ -37,17 +37,17 @@ _LINE = re.compile(rb"[^\r\n]*+[\r\n]++")
 
 
 class CsvError(ValueError):
-    """A malformed CSV text; the message is the one that clients see."""
+    """A malformed CSV text. Clients get the message."""
 
 
 class _TooLarge(Exception):
-    """A record is beyond a limit; the message says which."""
+    """A record exceeds the limit that the message names."""
 
 
 class _Lines:
-    """The lines of a stream, their ends included; knows where in the stream they are.
+    """The lines of a stream, including their ends, with the place of the next record in the stream.
 
-    Empty lines belong to the line before them, which changes nothing for the csv module.
+    Empty lines belong to the line before them; the csv module ignores them anyway.
     """
 
     def __init__(self, chunks: Iterator[bytes], delimiter: str) -> None:
@@ -64,36 +64,31 @@ class _Lines:
         return self._place
 
     def begin(self) -> None:
-        """The next line begins a record."""
+        """Note that the next line begins a record."""
         self._record_bytes = 0
 
     def __iter__(self) -> Iterator[str]:
         for line in self._lines:
             text = line if self._byte else line.removeprefix(_BYTE_ORDER_MARK)
-            self._check(text)
+            is_first = not self._record_bytes
+            self._record_bytes += len(text)
+            # Both limits are checked before the csv module reads the record.
+            if self._record_bytes > _RECORD_BYTES:
+                raise _TooLarge(f"more than {_RECORD_BYTES} bytes; is a closing quote missing?")
+            if text.count(self._delimiter) >= _MAX_FIELDS:  # perhaps in quotes
+                # Only inside quotes does a record continue in the next line.
+                if _many_fields(self._delimiter).match(text if is_first else b'"' + text):
+                    raise _TooLarge(f"more than {_MAX_FIELDS} fields")
             content = len(line.rstrip(b"\r\n"))
             self._place = (self._line_ends + 1 + line.startswith(b"\n", content), self._byte + content + 1)
             self._byte += len(line)
             self._line_ends += line.count(b"\n", content)
-            yield self._decoded(text)
-
-    def _check(self, line: bytes) -> None:
-        """Raise _TooLarge before a record beyond the limits is taken apart."""
-        is_first = not self._record_bytes
-        self._record_bytes += len(line)
-        if self._record_bytes > _RECORD_BYTES:
-            raise _TooLarge(f"more than {_RECORD_BYTES} bytes; is a closing quote missing?")
-        if line.count(self._delimiter) >= _MAX_FIELDS:  # perhaps in quotes
-            # Only inside quotes does a record continue in the next line.
-            if _many_fields(self._delimiter).match(line if is_first else b'"' + line):
-                raise _TooLarge(f"more than {_MAX_FIELDS} fields")
-
-    def _decoded(self, line: bytes) -> str:
-        try:
-            return line.decode()
-        except UnicodeDecodeError:
-            self.is_broken = True
-            return line.decode("utf-8", "surrogateescape")
+            try:
+                decoded = text.decode()
+            except UnicodeDecodeError:
+                self.is_broken = True
+                decoded = text.decode("utf-8", "surrogateescape")
+            yield decoded
 
 
 def _many_fields(delimiter: bytes) -> re.Pattern[bytes]:
@@ -103,7 +98,7 @@ def _many_fields(delimiter: bytes) -> re.Pattern[bytes]:
 
 
 def _lines_of(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Complete lines, however the stream is cut into chunks; line ends after a line may come as a line of their own."""
+    """Complete lines, for any division of the stream into chunks; line ends after a line may come as a separate line."""
     kept: list[bytes] = []  # the beginning of a line that is not complete
     size = 0
     for chunk in chunks:
@@ -185,7 +180,7 @@ def _check_unicode(record: list[str], count: int, start: tuple[int, int]) -> Non
 
 
 def _column(header: str) -> tuple[str, Callable[[str, int], Any]]:
-    """The name of a field and how its texts become values: `name:number`, `name:boolean`, else texts."""
+    """The name of a field, and the function that reads its values: of `name:number`, `name:boolean`, otherwise texts."""
     name, colon, kind = header.rpartition(":")
     return (name, _TYPES[kind]) if colon and kind in _TYPES else (header, _string)
 

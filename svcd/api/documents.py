@@ -76,8 +76,8 @@ def fetch(ctx: Context, asked: Mapping[str, Any], is_for_caller: bool = False) -
 
 
 def _sorted(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule]) -> Iterator[int]:
-    """The documents by the first rule, ties by the next, at last by docid; generated on demand."""
-    opened = [iter([docids])]  # by rule: the buckets that are still to come
+    """The documents by the first rule, ties by the next, finally by docid; generated on demand."""
+    opened: list[Iterator[DocIds]] = [iter([docids])]  # by rule: the remaining buckets
     while opened:
         bucket = next(opened[-1], None)
         if bucket is None:
@@ -85,13 +85,11 @@ def _sorted(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule]) -> I
         elif len(opened) > len(rules) or len(bucket) < 2:
             yield from bucket
         else:
-            opened.append(_buckets(reader, bucket, rules[len(opened) - 1]))
-
-
-def _buckets(reader: IndexReader, docids: DocIds, rule: SortRule) -> Iterator[DocIds]:
-    if rule.point:
-        return (bucket.docids for bucket in geo_buckets(reader, rule.point, rule.is_ascending, docids))
-    return (bucket for _, bucket in reader.values.sort_buckets(rule.field, rule.is_ascending, docids))
+            rule = rules[len(opened) - 1]
+            if rule.point:
+                opened.append(found.docids for found in geo_buckets(reader, rule.point, rule.is_ascending, bucket))
+            else:
+                opened.append(docids for _, docids in reader.values.sort_buckets(rule.field, rule.is_ascending, bucket))
 
 
 def _uses_network(ctx: Context, asked: Mapping[str, Any]) -> bool:

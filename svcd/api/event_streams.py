@@ -1,4 +1,4 @@
-"""Responses without an end: changes of tasks and batches, and the log, sent as they come (docs/http.md#streams).
+"""Responses without an end: changes of tasks and batches, and the log, sent at once (docs/http.md#streams).
 
 `GET /tasks/stream` and `/batches/stream` send each change of status to bearers that may see it. Such a stream is a
 position in the order of changes: it sends the changes after it, moves on, and waits for the wake-up pipe of the queue. So
@@ -22,8 +22,8 @@ from dataclasses import replace
 from typing import Any
 
 from svcd.api import shapes, streaming
-from svcd.api.metrics import resident_bytes
 from svcd.api.context import Context
+from svcd.api.metrics import resident_bytes
 from svcd.api.routes import NDJSON, HandlerResult, Route, Text, Value
 from svcd.api.streaming import EVENTS, HEADERS, LINES, StreamBody
 from svcd.api.tasks import FILTER_PARAMS, task_filter
@@ -89,7 +89,7 @@ class _Batches:
         self._shown: dict[int, Any] = {}  # uid of a running batch -> the progress sent last
 
     def after(self, since: Position) -> tuple[Position, list[ChangeEvent]]:
-        """As of _Tasks."""
+        """Like _Tasks.after()."""
         changes = self._ctx.queue.changes_of_batches(since, _PORTION)
         seen = [(position, batch_at(batch, position.step)) for position, batch in changes]
         events: list[ChangeEvent] = []
@@ -100,7 +100,7 @@ class _Batches:
         return (seen[-1][0] if seen else since), events
 
     def progress(self) -> Iterator[ChangeEvent]:
-        """The progress of running batches, where it has changed since it was sent last."""
+        """The progress of running batches that has changed since it was last sent."""
         running = {one.batch.uid: one.batch for one in self._ctx.queue.running()}
         self._shown = {uid: progress for uid, progress in self._shown.items() if uid in running}
         for uid, batch in running.items():
@@ -111,40 +111,36 @@ class _Batches:
 
     def _is_visible(self, batch: Batch) -> bool:
         uids = batch.stats.get("indexUids") or (None,)
-        return any(map(self._ctx.permission.allows, uids)) and self._is_wanted(batch.uid)
-
-    def _is_wanted(self, uid: int) -> bool:
-        """True if the list of batches would show it: one of its tasks matches the filter."""
         wanted = self._wanted
+        if not any(map(self._ctx.permission.allows, uids)):
+            return False
         if wanted == TaskFilter():
             return True
-        if wanted.batch_uids is not None and uid not in wanted.batch_uids:
+        if wanted.batch_uids is not None and batch.uid not in wanted.batch_uids:
             return False
-        page = self._ctx.queue.list_batches(replace(wanted, batch_uids=[uid]), limit=1, from_uid=None, reverse=False)
+        # The list of batches would show it: one of its tasks matches the filter.
+        page = self._ctx.queue.list_batches(replace(wanted, batch_uids=[batch.uid]), limit=1, from_uid=None, reverse=False)
         return bool(page.results)
 
 
-def _since(ctx: Context) -> Position:
-    """The position after the last event that the client has seen, or the present. Raises bad_request."""
-    last_seen = ctx.request.headers.get(_LAST_SEEN)
-    present = ctx.queue.current_position()
-    if not last_seen:
-        return present
-    try:
-        return min(Position.parse(last_seen), present)
-    except ValueError as wrong:
-        raise ApiError("bad_request", f"Invalid value in header `Last-Event-ID`: {wrong}.") from None
-
-
 def _stream(ctx: Context, kind: type[_Tasks] | type[_Batches]) -> HandlerResult:
-    """Send changes until the client leaves, its key expires, or svcd stops."""
-    since, wanted = _since(ctx), task_filter(ctx.query)
-    accepted = ctx.request.headers.get("accept") or ""
+    """Send changes until the client leaves, its key expires, or svcd stops. Raises bad_request.
+
+    The stream begins after the last event that the client has seen, or with the present.
+    """
+    last_seen = ctx.request.headers.get(_LAST_SEEN)
+    since = ctx.queue.current_position()
+    if last_seen:
+        try:
+            since = min(Position.parse(last_seen), since)
+        except ValueError as wrong:
+            raise ApiError("bad_request", f"Invalid value in header `Last-Event-ID`: {wrong}.") from None
+    wanted, accepted = task_filter(ctx.query), ctx.request.headers.get("accept") or ""
     has_lines = LINES in accepted and EVENTS not in accepted
-    ctx.services.streams.acquire()
+    streams = ctx.services.streams
+    streams.acquire()
     pieces = _EventStream(ctx, kind(ctx, wanted), _as_lines if has_lines else _as_sse)
-    return HandlerResult(200, Text(StreamBody(pieces.after(since), ctx.services.streams.release), LINES if has_lines else EVENTS),
-                         HEADERS)
+    return HandlerResult(200, Text(StreamBody(pieces.after(since), streams.release), LINES if has_lines else EVENTS), HEADERS)
 
 
 class _EventStream:
@@ -156,7 +152,7 @@ class _EventStream:
         self._written = written
 
     def after(self, since: Position) -> Generator[bytes]:
-        """The pieces: an empty one that sends the head, then past changes, then those to come."""
+        """The pieces: an empty one that sends the head, then past changes, then new changes."""
         listeners = self._ctx.queue.listeners
         wakeup = listeners.add()
         try:
@@ -173,7 +169,7 @@ class _EventStream:
             listeners.remove(wakeup)
 
     def _wait_for_change(self, wakeup: Any) -> Generator[bytes, None, bool]:
-        """Wait for a change, sending a heartbeat now and then; False if the client has left."""
+        """Wait for a change, and send heartbeats meanwhile. False if the client has left."""
         if not self._ctx.request.wait(wakeup, streaming.HEARTBEAT_S):
             return False
         if not wakeup.is_set:
@@ -181,7 +177,7 @@ class _EventStream:
         return True
 
     def _is_allowed(self) -> bool:
-        """Check the key again: it may have expired, or been replaced by one that may see less."""
+        """Check the key again: it may have expired, or its rights may have changed."""
         try:
             self._ctx.permission = self._ctx.recheck_permission()
         except ApiError:
@@ -226,7 +222,7 @@ class _Follower:
     """One client that follows the log."""
 
     def __init__(self, write: _Write, listeners: Listeners, broadcast: Callable[[Mapping[str, Any]], None]) -> None:
-        """listeners: of the queue, which end all waiting when svcd stops. broadcast: sends a command to the other processes."""
+        """listeners: of the queue; they end every wait when svcd stops. broadcast: sends a command to the other processes."""
         self._write = write
         self._broadcast = broadcast
         self._listeners = listeners
@@ -236,14 +232,14 @@ class _Follower:
         self._is_over = False
 
     def begin(self, wanted: Targets) -> bool:
-        """Follow the log of all processes; False when another client follows it."""
+        """Follow the log of all processes. False if another client follows it."""
         if not logs.follow(wanted, self.receive_event):
             return False
         self._broadcast({"follow": str(wanted)})
         return True
 
     def receive_event(self, event: logs.Event) -> None:
-        """Called by the thread that logs."""
+        """Keep an event for the stream. The thread that logs calls this."""
         if len(self._waiting) < MAX_WAITING_EVENTS:
             self._waiting.append(event)
         else:
@@ -251,24 +247,21 @@ class _Follower:
         self._wakeup.set()
 
     def pieces(self, ctx: Context) -> Generator[bytes]:
-        """Lines as they come, until the client leaves, its key expires, or a request ends the stream."""
+        """New lines, until the client leaves, its key expires, or a request ends the stream."""
         yield b""
         while not (self._is_over or self._listeners.is_closed) and _is_allowed(ctx):
             self._wakeup.clear()
-            if lines := self._lines():
+            lines: list[str] = []
+            while self._waiting and len(lines) < MAX_EVENTS_PER_PIECE:
+                lines.append(self._write(self._waiting.popleft()))
+            if self._lost and not self._waiting:
+                lost, self._lost = self._lost, 0
+                lines.append(self._write(logs.Event(
+                    time.time_ns(), logs.WARN, __name__, "the reader is slower than the log", {"lost": lost})))
+            if lines:
                 yield "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
             elif not ctx.request.wait(self._wakeup, _CHECK_S):
                 return
-
-    def _lines(self) -> list[str]:
-        lines: list[str] = []
-        while self._waiting and len(lines) < MAX_EVENTS_PER_PIECE:
-            lines.append(self._write(self._waiting.popleft()))
-        if self._lost and not self._waiting:
-            lost, self._lost = self._lost, 0
-            lines.append(self._write(logs.Event(
-                time.time_ns(), logs.WARN, __name__, "the reader is slower than the log", {"lost": lost})))
-        return lines
 
     def end(self) -> None:
         """Let the stream end; may be called by any thread."""
@@ -276,21 +269,21 @@ class _Follower:
         self._wakeup.set()
 
     def close(self) -> None:
-        """The stream has ended, or could not begin."""
+        """Stop following. Called when the stream has ended, or could not begin."""
         if logs.unfollow(self.receive_event):
             self._broadcast({"follow": ""})
         self._listeners.remove(self._wakeup)
 
 
 class _ActiveFollower:
-    """The one follower of this process, if any: the log belongs to the process, too."""
+    """The follower of this process, if any. There is one log for each process, so there is one follower."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._follower: _Follower | None = None
 
     def begin(self, wanted: Targets, follower: _Follower) -> None:
-        """Raises bad_request when there is one already."""
+        """Start a follower. Raises bad_request if another client follows the log."""
         with self._lock:
             if not follower.begin(wanted):
                 follower.close()
@@ -316,7 +309,10 @@ def _is_allowed(ctx: Context) -> bool:
 
 
 def _profiled(has_memory: bool) -> _Write:
-    """A writer of lines with the end and the duration of each event in nanoseconds, and the resident memory if wanted."""
+    """Return a function that writes an event as a line with its end and duration in nanoseconds.
+
+    has_memory: add the resident memory.
+    """
 
     def write(event: logs.Event) -> str:
         fields = event.fields

@@ -17,7 +17,7 @@ _PATTERN_TYPE = "svc_types::index_uid_pattern::IndexUidPattern"
 
 
 def export(ctx: Context) -> HandlerResult:
-    """Enqueue an export. Whether the target can be reached, and whether filters are right, shows in the task."""
+    """Enqueue an export. An unreachable target or a wrong filter fails the task, not this request."""
     from svcd.tasks import exports  # imported late: most instances export nothing
 
     body = ctx.body
@@ -46,7 +46,7 @@ class _Size:
 
 
 def _with_patterns(indexes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same map if its names are patterns of index uids."""
+    """Check that the names of a map are patterns of index uids. Return the map."""
     for pattern in indexes:
         try:
             parse_index_uid_pattern(pattern)

@@ -5,11 +5,11 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from svcd.api.bodies import MAX_SEARCH_VALUES
-from svcd.api.filters import index_snapshot
-from svcd.api.context import Context
-from svcd.api.routes import Fields, HandlerResult, Route
 from svcd.api.answer_members import milliseconds_since
+from svcd.api.bodies import MAX_SEARCH_VALUES
+from svcd.api.context import Context
+from svcd.api.filters import index_snapshot
+from svcd.api.routes import Fields, HandlerResult, Route
 from svcd.api.search_parameters import FIELDS, check_available, query_of, with_joins_resolved
 from svcd.validation import Field, boolean, bounds, nullable, string, text_of
 

@@ -1,7 +1,7 @@
 """Filters of requests, combined with the filter of a tenant token, and foreign documents, which filters and answers read.
 
 A filter is parsed and checked against the features that are on. A request sees all indexes that it reads as of one
-moment, and of another index only what its bearer may search (docs/http.md#visibility).
+moment, and of another index only documents that its bearer may search (docs/http.md#visibility).
 """
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def resolve_joins(condition: Condition | None, index_uid: str, reader: Reader, o
 
 
 def has_joins(condition: Condition | None) -> bool:
-    """True if a filter has a condition on another index."""
+    """Return whether a filter has a condition on another index."""
     if condition is None:
         return False
     from svcd.search.joins import has_foreign
@@ -83,7 +83,7 @@ def filter_of_query_string(text: str | None, code: str) -> Any:
 
 
 def with_bearer_filter(given: Any, rule: Any, code: str) -> Any:
-    """The filter of a request AND the filter of its tenant token (rule; None for none). Raises `code`."""
+    """The filter of a request AND `rule`, the filter of its tenant token, or None. Raises `code`."""
     if rule is None:
         return given
     from svcd.filters.evaluation import check_shape, combine
@@ -126,7 +126,7 @@ def read_joined(ctx: Context, index_uid: str) -> AbstractContextManager[Any]:
 
 
 def has_foreign_keys(reader: Reader) -> bool:
-    """True if hits may contain documents of other indexes, and so may change without a write to this one."""
+    """Return whether hits may contain documents of other indexes, and so may change without a write to this index."""
     return bool(reader.settings.foreign_keys)
 
 
@@ -137,7 +137,13 @@ def hydrate_hits(ctx: Context, hits: Sequence[str], readers: Mapping[str, Reader
     in `_federation`. Identifiers stay where the bearer may not search all of the other index (docs/http.md#visibility).
     Raises index_not_found if the other index does not exist.
     """
-    keys = {uid: _shown_keys(ctx, reader) for uid, reader in readers.items() if has_foreign_keys(reader)}
+    foreign_keys = {uid: reader.settings.foreign_keys for uid, reader in readers.items() if has_foreign_keys(reader)}
+    if not foreign_keys or not ctx.services.data_folder.is_enabled(_FEATURE):
+        return hits
+    permission = ctx.permission
+    keys = {uid: {attribute: other for attribute, other in others.items()
+                  if permission.allows(other) and permission.search_filter(other) is None}
+            for uid, others in foreign_keys.items()}
     if not any(keys.values()):
         return hits
     from svcd.base import tracing
@@ -150,14 +156,3 @@ def hydrate_hits(ctx: Context, hits: Sequence[str], readers: Mapping[str, Reader
     shown = joins.hydrate(hits, keys_of, ctx.read)
     tracing.end()
     return shown
-
-
-def _shown_keys(ctx: Context, reader: Reader) -> Mapping[str, str]:
-    """The foreign keys that are replaced for this bearer: attribute -> index uid; none while the feature is off."""
-    if not ctx.services.data_folder.is_enabled(_FEATURE):
-        return {}
-    return {field: uid for field, uid in reader.settings.foreign_keys.items() if _may_search_all_of(ctx, uid)}
-
-
-def _may_search_all_of(ctx: Context, index_uid: str) -> bool:
-    return ctx.permission.allows(index_uid) and ctx.permission.search_filter(index_uid) is None

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +14,7 @@ from svcd.base.errors import ApiError
 from svcd.schema.attributes import WILDCARD, is_beneath, is_everything, is_reserved, matches
 from svcd.schema.index_settings import IndexSettings
 from svcd.validation import (
-    Field,
-    Param,
-    array_of,
-    boolean,
-    index_uid,
-    nullable,
-    object_of,
-    positive_integer,
-    query_strings,
-    string,
+    Field, Param, array_of, boolean, index_uid, nullable, object_of, positive_integer, query_strings, string,
 )
 from svcd.validation.messages import name_list
 
@@ -31,27 +22,23 @@ if TYPE_CHECKING:
     from svcd.instance.data_folder import IndexRow
 
 
-# The fields of an index, and what its settings say about each
+# The fields of an index with their settings
 
 _SORT_RULE = re.compile(r"(?P<attribute>.+):(?P<order>asc|desc)", re.S)
 
 
-def _covers(name: str, attribute: str) -> bool:
-    """True when a plain name of a setting covers an attribute: `*`, itself, or one of its parents."""
-    return name == WILDCARD or is_beneath(attribute, name)
-
-
 def _any_covers(names: Iterable[str] | None, attribute: str) -> bool:
-    return any(_covers(name, attribute) for name in names or ())
+    """Return whether a plain name of a setting covers an attribute: `*`, the attribute itself, or one of its parents."""
+    return any(name == WILDCARD or is_beneath(attribute, name) for name in names or ())
 
 
 def _enabled(is_enabled: bool) -> dict[str, Any]:
     return {"enabled": is_enabled}
 
 
-def _ranking_rule(rules: Iterable[str], attribute: str) -> dict[str, Any]:
-    """The orders of the rules that sort by the attribute; no member without any."""
-    found = [_SORT_RULE.fullmatch(rule) for rule in rules]
+def _ranking_rule(settings: IndexSettings, attribute: str) -> dict[str, Any]:
+    """The orders of the rules that sort by the attribute; without such a rule the member `order` is absent."""
+    found = [_SORT_RULE.fullmatch(rule) for rule in settings.ranking_rules]
     orders = [match["order"] for match in found if match and match["attribute"] == attribute]
     return {"enabled": True, "order": orders} if orders else _enabled(False)
 
@@ -67,22 +54,22 @@ def _filterable(settings: IndexSettings, attribute: str) -> dict[str, Any]:
     }
 
 
-def _is_displayed(settings: IndexSettings, attribute: str) -> bool:
+def _displayed(settings: IndexSettings, attribute: str) -> dict[str, Any]:
     names = settings.displayed_attributes
-    return is_everything(names) or _any_covers(names, attribute)
+    return _enabled(is_everything(names) or _any_covers(names, attribute))
 
 
-def _is_searchable(settings: IndexSettings, attribute: str) -> bool:
+def _searchable(settings: IndexSettings, attribute: str) -> dict[str, Any]:
     names = settings.resolved["searchableAttributes"]
-    return not is_reserved(attribute) and (is_everything(names) or _any_covers(names, attribute))
+    return _enabled(not is_reserved(attribute) and (is_everything(names) or _any_covers(names, attribute)))
 
 
 _VIEWS: Mapping[str, Callable[[IndexSettings, str], dict[str, Any]]] = {  # member of the answer: its value
-    "displayed": lambda settings, name: _enabled(_is_displayed(settings, name)),
-    "searchable": lambda settings, name: _enabled(_is_searchable(settings, name)),
+    "displayed": _displayed,
+    "searchable": _searchable,
     "sortable": lambda settings, name: _enabled(_any_covers(settings.sortable_attributes, name)),
     "distinct": lambda settings, name: _enabled(settings.distinct_attribute == name),
-    "rankingRule": lambda settings, name: _ranking_rule(settings.ranking_rules, name),
+    "rankingRule": _ranking_rule,
     "filterable": _filterable,
     "localized": lambda settings, name: {"locales": list(settings.locales_of(name) or ())},
 }
@@ -93,20 +80,16 @@ def field_view(settings: IndexSettings, attribute: str) -> dict[str, Any]:
     return {"name": attribute} | {member: view(settings, attribute) for member, view in _VIEWS.items()}
 
 
-def _is_wanted(view: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    patterns = wanted.get("attributePatterns")
-    if patterns is not None and not any(matches(view["name"], pattern) for pattern in patterns):
-        return False
-    flags = {member: flag for member, flag in wanted.items() if member != "attributePatterns" and flag is not None}
-    return all(view[member]["enabled"] is flag for member, flag in flags.items())
-
-
 def list_fields(ctx: Context) -> HandlerResult:
     """One page of the fields of an index, by name. Raises index_not_found."""
     offset, limit, wanted = ctx.body["offset"], ctx.body["limit"], ctx.body.get("filter") or {}
     with ctx.instance.read(ctx.index_uid) as reader:
         views = [field_view(reader.settings, name) for name in sorted(reader.fields())]
-    kept = [view for view in views if _is_wanted(view, wanted)]
+    patterns = wanted.get("attributePatterns")
+    if patterns is not None:
+        views = [view for view in views if any(matches(view["name"], pattern) for pattern in patterns)]
+    flags = {member: flag for member, flag in wanted.items() if member != "attributePatterns" and flag is not None}
+    kept = [view for view in views if all(view[member]["enabled"] is flag for member, flag in flags.items())]
     return HandlerResult(200, shapes.page(kept[offset:offset + limit], offset, limit, len(kept)))
 
 
@@ -230,26 +213,19 @@ def swap(ctx: Context) -> HandlerResult:
     """
     swaps = [{"indexes": pair["indexes"], "rename": bool(pair.get("rename"))} for pair in ctx.body]
     for pair in swaps:
-        _check_pair(pair["indexes"])
-        for uid in pair["indexes"]:
+        uids = pair["indexes"]
+        if len(uids) != 2:
+            listed = ", ".join(f'"{uid}"' for uid in uids)
+            message = f"Two indexes must be given for each swap. The list `[{listed}]` contains {len(uids)} indexes."
+            raise ApiError("invalid_swap_indexes", message)
+        for uid in uids:
             ctx.permission.require(uid)
-    _check_named_once([uid for pair in swaps for uid in pair["indexes"]])
-    return _enqueued(ctx, "indexSwap", None, {"swaps": swaps}, {"swaps": swaps})
-
-
-def _check_pair(uids: Sequence[str]) -> None:
-    if len(uids) != 2:
-        listed = ", ".join(f'"{uid}"' for uid in uids)
-        message = f"Two indexes must be given for each swap. The list `[{listed}]` contains {len(uids)} indexes."
-        raise ApiError("invalid_swap_indexes", message)
-
-
-def _check_named_once(uids: Sequence[str]) -> None:
-    twice = sorted(uid for uid, count in Counter(uids).items() if count > 1)
-    if twice:
+    counts = Counter(uid for pair in swaps for uid in pair["indexes"])
+    if twice := sorted(uid for uid, count in counts.items() if count > 1):
         verb = "was" if len(twice) == 1 else "were"
         message = f"Indexes must be declared only once during a swap. {name_list(twice)} {verb} specified several times."
         raise ApiError("invalid_swap_duplicate_index_found", message)
+    return _enqueued(ctx, "indexSwap", None, {"swaps": swaps}, {"swaps": swaps})
 
 
 _PRIMARY_KEY = Field(nullable(string), "invalid_index_primary_key",
@@ -261,7 +237,7 @@ _CREATE_BODY = Fields({
 })
 _UPDATE_BODY = Fields({
     "primaryKey": Field(nullable(string), "invalid_index_primary_key",
-                        about="The field that identifies a document, for an index without one. Null changes nothing."),
+                        about="The field that identifies a document, for an index without one; null leaves the key as it is."),
 }, immutable={
     "uid": "bad_request",
     "createdAt": "immutable_index_created_at",
@@ -310,5 +286,5 @@ ROUTES = (
 
 
 def with_renaming(routes: Iterable[Route]) -> tuple[Route, ...]:
-    """The routes, with a PATCH of an index that takes a new uid."""
+    """The routes, with a PATCH of an index that accepts a new uid."""
     return tuple(replace(route, run=update_or_rename, body=_RENAME_BODY) if route.run is update else route for route in routes)

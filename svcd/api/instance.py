@@ -8,26 +8,26 @@ from pathlib import Path
 import svcd
 from svcd import INTERFACE_VERSION
 from svcd.api import shapes
-from svcd.api.indexes import STATS_PARAMS, index_stats, indexes_at_work
 from svcd.api.context import Context
+from svcd.api.indexes import STATS_PARAMS, index_stats, indexes_at_work
 from svcd.api.routes import Fields, HandlerResult, Route, Text
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.base.quantities import rfc3339_micro
-from svcd.validation.features import FEATURES
 from svcd.validation import Field, boolean, nullable
+from svcd.validation.features import FEATURES
 
 _GIT_S = 5.0
 
 
 def health(ctx: Context) -> HandlerResult:
-    """Always available: the process answers. A node of a cluster adds how that is."""
+    """Answer `available`. A node of a cluster adds the state of the cluster."""
     cluster = ctx.services.cluster
     return HandlerResult(200, {"status": "available", **({} if cluster is None else {"cluster": cluster.summary()})})
 
 
 def version(_ctx: Context) -> HandlerResult:
-    """The version of the interface, and the commit where svcd runs from a clone; a build knows none."""
+    """The version of the interface, and the commit if svcd runs from a clone."""
     sha, date = _commit(Path(svcd.__file__).parents[1])
     return HandlerResult(200, {"commitSha": sha, "commitDate": date, "pkgVersion": INTERFACE_VERSION})
 
@@ -67,13 +67,13 @@ def stats(ctx: Context) -> HandlerResult:
 
 
 def _flags(ctx: Context) -> dict[str, bool | None]:
-    """Each flag; null for one that an imported dump left undefined."""
+    """The state of each feature; null if an imported dump left it undefined."""
     stored = ctx.instance.features()
     return {flag: stored.get(flag, False) for flag in FEATURES}
 
 
 def get_features(ctx: Context) -> HandlerResult:
-    """Which experimental features are on."""
+    """The state of the experimental features."""
     return HandlerResult(200, _flags(ctx))
 
 

@@ -5,7 +5,6 @@ Only the master key opens them (docs/http.md#authentication). Keys are checked i
 from __future__ import annotations
 
 import uuid as uuids
-from collections.abc import Sequence
 from typing import Any
 
 from svcd.api import shapes
@@ -16,17 +15,7 @@ from svcd.base import quantities
 from svcd.base.errors import ApiError
 from svcd.instance.keys import KeyRow
 from svcd.validation import (
-    Field,
-    Param,
-    array_of,
-    index_uid_pattern,
-    nullable,
-    one_of,
-    parse_uuid,
-    parsed,
-    query_strings,
-    string,
-    uuid,
+    Field, Param, array_of, index_uid_pattern, nullable, one_of, parse_uuid, parsed, query_strings, string, uuid,
 )
 
 _TAG = "Keys"
@@ -62,9 +51,15 @@ def get(ctx: Context) -> HandlerResult:
 
 
 def create(ctx: Context) -> HandlerResult:
-    """Make a key. Raises index_scoped_api_key_with_global_action, api_key_already_exists."""
+    """Create a key. Raises index_scoped_api_key_with_global_action, api_key_already_exists."""
     body, now = ctx.body, quantities.now()
-    _check_reach(body["actions"], body["indexes"])
+    if body["indexes"] and EVERY_INDEX not in body["indexes"]:
+        for action in body["actions"]:
+            if needs_every_index(action):
+                raise ApiError(
+                    "index_scoped_api_key_with_global_action",
+                    f'cannot create index-scoped API key with global action `"{action}"`\n  - Hint: remove action '
+                    f'`"{action}"` from the action list, or remove `indexes` to make the key global')
     row = KeyRow(body.get("uid") or str(uuids.uuid4()), body["actions"], body["indexes"], now, now,
                  body.get("name"), body.get("description"), body["expiresAt"])
     if not ctx.instance.keys.add(row):
@@ -72,20 +67,8 @@ def create(ctx: Context) -> HandlerResult:
     return HandlerResult(201, _view(ctx, row))
 
 
-def _check_reach(actions: Sequence[str], indexes: Sequence[str]) -> None:
-    """Raise index_scoped_api_key_with_global_action if a key of some indexes lists an action of the whole instance."""
-    if not indexes or EVERY_INDEX in indexes:
-        return
-    for action in actions:
-        if needs_every_index(action):
-            raise ApiError(
-                "index_scoped_api_key_with_global_action",
-                f'cannot create index-scoped API key with global action `"{action}"`\n  - Hint: remove action '
-                f'`"{action}"` from the action list, or remove `indexes` to make the key global')
-
-
 def update(ctx: Context) -> HandlerResult:
-    """Change name and description; null clears, absent keeps. Raises api_key_not_found."""
+    """Change name and description; null removes the text, an absent member keeps it. Raises api_key_not_found."""
     row = ctx.instance.keys.update(_uid(ctx), ctx.body, quantities.now())
     return HandlerResult(200, _view(ctx, row if row else _refuse_unknown(ctx)))
 
@@ -126,7 +109,7 @@ def _view(ctx: Context, row: KeyRow) -> shapes.Json:
 
 
 def _future(text: str) -> int:
-    """The nanoseconds of a date in the future. Raises ValueError for others."""
+    """The nanoseconds of a date in the future. Raises ValueError for any other text."""
     try:
         moment = quantities.parse_utc(text)
     except ValueError:

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from svcd.api.context import Context
 from svcd.api.routes import HandlerResult, Route, Text
@@ -18,7 +18,7 @@ from svcd.api.traffic import BOUNDS_S, SEARCH_KINDS, Report, Traffic, sum_of
 from svcd.base import quantities
 from svcd.base.errors import ApiError
 from svcd.instance.queue import DATABASE_BYTES
-from svcd.instance.task_records import STATUSES, Batch, TaskFilter
+from svcd.instance.task_records import STATUSES, TaskFilter
 from svcd.tasks.batching import KINDS
 from svcd.tasks.views import parse_duration
 
@@ -50,9 +50,10 @@ def process_figures(proc: Path = _PROC) -> ProcessFigures | None:
     except (OSError, StopIteration):
         return None
     user, system, threads, started, virtual, pages = (int(fields[number - 3]) for number in (14, 15, 20, 22, 23, 24))
-    ticks = os.sysconf("SC_CLK_TCK")
+    ticks, (soft, _) = os.sysconf("SC_CLK_TCK"), resource.getrlimit(resource.RLIMIT_NOFILE)
     return ProcessFigures(
-        cpu_s=(user + system) / ticks, most_files=_most_files(), open_files=open_files,
+        cpu_s=(user + system) / ticks, most_files=float("inf") if soft == resource.RLIM_INFINITY else soft,
+        open_files=open_files,
         resident=pages * os.sysconf("SC_PAGE_SIZE"), started_at=booted_at + started / ticks, threads=threads,
         virtual=virtual,
     )
@@ -64,11 +65,6 @@ def resident_bytes(proc: Path = _PROC) -> int | None:
         return int((proc / "self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return None
-
-
-def _most_files() -> float:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return float("inf") if soft == resource.RLIM_INFINITY else soft
 
 
 # The text format of Prometheus, version 0.0.4: families of samples with labels.
@@ -105,23 +101,15 @@ def labelled(names: Sequence[str], figures: Mapping[_Values, float]) -> list[Sam
 
 def render(families: Iterable[Family]) -> str:
     """The whole text."""
-    return "".join(f"{line}\n" for family in families for line in _lines(family))
-
-
-def _lines(family: Family) -> Iterator[str]:
-    samples = list(family.samples)
-    if not samples:
-        return
-    yield f"# HELP {family.name} {family.about}"
-    yield f"# TYPE {family.name} {family.kind}"
-    for sample in samples:
-        yield f"{family.name}{sample.suffix}{_label_text(sample.labels)} {number(sample.value)}"
-
-
-def _label_text(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels) + "}"
+    lines: list[str] = []
+    for family in families:
+        samples = list(family.samples)
+        if samples:
+            lines += f"# HELP {family.name} {family.about}", f"# TYPE {family.name} {family.kind}"
+        for sample in samples:
+            labels = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in sample.labels)
+            lines.append(f"{family.name}{sample.suffix}{f'{{{labels}}}' if labels else ''} {number(sample.value)}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def number(value: float) -> str:
@@ -142,15 +130,21 @@ _BATCH_INDEX = ("batch_uid", "index")
 _BOUNDS = tuple(number(bound) for bound in (*BOUNDS_S, float("inf")))
 
 
+class _Scrape(NamedTuple):
+    """One request for the figures. traffic, reports: of all processes."""
+
+    ctx: Context
+    traffic: Traffic
+    reports: Sequence[Report]
+
+
 def get(ctx: Context) -> HandlerResult:
     """All figures. Raises invalid_api_key for a key that may not see every index."""
     if not ctx.permission.allows(None):
         raise ApiError("invalid_api_key", _ALL_INDEXES)
     reports = ctx.services.reports()
-    traffic = sum_of(ctx.services.traffic, reports)
-    groups = (_sizes(ctx), _traffic(traffic), _indexes(ctx), _tasks(ctx), _searches(ctx, reports), _counted_searches(traffic),
-              _batches(ctx), _chats(ctx))
-    families = sorted(chain(*groups), key=attrgetter("name"))
+    scrape = _Scrape(ctx, sum_of(ctx.services.traffic, reports), reports)
+    families = sorted(chain.from_iterable(group(scrape) for group in _GROUPS), key=attrgetter("name"))
     return HandlerResult(200, Text(render((*families, *_process())), CONTENT_TYPE))
 
 
@@ -158,7 +152,8 @@ def _gauge(name: str, about: str, value: float) -> Family:
     return Family(name, GAUGE, about, (Sample(value),))
 
 
-def _sizes(ctx: Context) -> Iterator[Family]:
+def _sizes(scrape: _Scrape) -> Iterator[Family]:
+    ctx = scrape.ctx
     yield _gauge("svc_db_size_bytes", "Svc DB Size In Bytes", ctx.instance.database_size())
     yield _gauge("svc_used_db_size_bytes", "Svc Used DB Size In Bytes", ctx.instance.used_database_size())
     yield _gauge("svc_task_queue_max_size", "Svc Task Queue Max Size", DATABASE_BYTES)
@@ -167,24 +162,20 @@ def _sizes(ctx: Context) -> Iterator[Family]:
     yield _gauge("svc_task_queue_used_size", "Svc Task Queue Used Size", ctx.queue.bytes()[1])
 
 
-def _traffic(traffic: Traffic) -> Iterator[Family]:
-    answered = {(method, path, str(status)): count for (method, path, status), count in traffic.answered().items()}
+def _traffic(scrape: _Scrape) -> Iterator[Family]:
+    counts = {(method, path, str(status)): count for (method, path, status), count in scrape.traffic.answered().items()}
     yield Family("svc_http_requests_total", COUNTER, "Svc HTTP requests total",
-                 labelled(("method", "path", "status"), answered))
-    yield Family("svc_http_response_time_seconds", HISTOGRAM, "Svc HTTP response times", list(_timings(traffic)))
+                 labelled(("method", "path", "status"), counts))
+    samples = []
+    for (method, path), timing in sorted(scrape.traffic.timings().items(), key=lambda row: row[0]):
+        labels, cumulative = (("method", method), ("path", path)), timing.cumulative()
+        samples += [Sample(count, (*labels, ("le", bound)), "_bucket") for bound, count in zip(_BOUNDS, cumulative)]
+        samples += [Sample(timing.seconds, labels, "_sum"), Sample(cumulative[-1], labels, "_count")]
+    yield Family("svc_http_response_time_seconds", HISTOGRAM, "Svc HTTP response times", samples)
 
 
-def _timings(traffic: Traffic) -> Iterator[Sample]:
-    for (method, path), timing in sorted(traffic.timings().items(), key=lambda row: row[0]):
-        labels = (("method", method), ("path", path))
-        counts = timing.cumulative()
-        for bound, count in zip(_BOUNDS, counts):
-            yield Sample(count, (*labels, ("le", bound)), "_bucket")
-        yield Sample(timing.seconds, labels, "_sum")
-        yield Sample(counts[-1], labels, "_count")
-
-
-def _indexes(ctx: Context) -> Iterator[Family]:
+def _indexes(scrape: _Scrape) -> Iterator[Family]:
+    ctx = scrape.ctx
     counts = {(row.uid,): row.stats.get("documents", 0) for row in ctx.instance.each_index()}
     damaged = ctx.instance.damaged_indexes()
     last_update = ctx.instance.last_update()
@@ -196,7 +187,8 @@ def _indexes(ctx: Context) -> Iterator[Family]:
         yield _gauge("svc_last_update", "Svc Last Update", last_update // quantities.SECOND)
 
 
-def _tasks(ctx: Context) -> Iterator[Family]:
+def _tasks(scrape: _Scrape) -> Iterator[Family]:
+    ctx = scrape.ctx
     counts = ctx.queue.counts()
     counts["statuses"] = dict.fromkeys(STATUSES, 0) | counts["statuses"]
     counts["types"] = dict.fromkeys(KINDS, 0) | counts["types"]
@@ -208,74 +200,59 @@ def _tasks(ctx: Context) -> Iterator[Family]:
     yield _gauge("svc_task_queue_latency_seconds", "Svc Task Queue Latency in Seconds", latency)
 
 
-def _searches(ctx: Context, reports: Sequence[Report]) -> Iterator[Family]:
-    searches = ctx.services.searches
-    running = searches.running + sum(report.running for report in reports)
-    waiting = searches.waiting + sum(report.waiting for report in reports)
+def _searches(scrape: _Scrape) -> Iterator[Family]:
+    searches = scrape.ctx.services.searches
+    running = searches.running + sum(report.running for report in scrape.reports)
+    waiting = searches.waiting + sum(report.waiting for report in scrape.reports)
     yield _gauge("svc_search_queue_size", "Svc Search Queue Size", searches.capacity)
     yield _gauge("svc_searches_running", "Svc Searches Running", running)
     yield _gauge("svc_searches_waiting_to_be_processed", "Svc Searches Being Processed", waiting)
-
-
-def _counted_searches(traffic: Traffic) -> Iterator[Family]:
     for kind in SEARCH_KINDS:
-        if count := traffic.searches(kind):
+        if count := scrape.traffic.searches(kind):
             yield _gauge(f"svc_{kind}_search_requests", f"Svc number of {kind} search requests", count)
 
 
-def _batches(ctx: Context) -> Iterator[Family]:
-    """The progress of running batches, the steps of the last one, and the last one that indexed documents."""
-    running = [running.batch for running in ctx.queue.running()]
-    recent = ctx.queue.list_batches(TaskFilter(), limit=_RECENT_BATCHES, from_uid=None, reverse=False).results
+def _batches(scrape: _Scrape) -> Iterator[Family]:
+    """The progress of running batches, the steps of the last batch, and the last batch that indexed documents."""
+    queue = scrape.ctx.queue
+    recent = queue.list_batches(TaskFilter(), limit=_RECENT_BATCHES, from_uid=None, reverse=False).results
     finished = [batch for batch in recent if batch.finished_at is not None]
+    shares = {(str(running.batch.uid), step["currentStep"]): step["finished"] / step["total"] if step["total"] else 0.0
+              for running in queue.running() for step in (running.batch.progress or {}).get("steps", ())}
     yield Family("svc_batch_running_progress_trace", GAUGE, "The currently running progress trace",
-                 labelled(_BATCH_STEP, {step: share for batch in running for step, share in _progress(batch)}))
+                 labelled(_BATCH_STEP, shares))
+    trace = {(str(batch.uid), path): parse_duration(text) // _MILLISECOND
+             for batch in finished[:1] for path, text in batch.stats.get("progressTrace", {}).items()}
     yield Family("svc_last_finished_batches_progress_trace_ms", GAUGE,
-                 "The last few batches progress trace in milliseconds",
-                 labelled(_BATCH_STEP, dict(_trace(finished[0])) if finished else {}))
-    counts, durations = _last_indexed(next(filter(_has_indexed, finished), None))
+                 "The last few batches progress trace in milliseconds", labelled(_BATCH_STEP, trace))
+    counts: dict[tuple[str, ...], float] = {}
+    durations: dict[tuple[str, ...], float] = {}
+    for batch in [batch for batch in finished if batch.details.get("indexedDocuments") is not None][:1]:
+        labels = str(batch.uid), next(iter(batch.stats.get("indexUids", {})), "")  # a batch with documents has one index
+        counts[labels] = batch.details["indexedDocuments"]
+        durations[labels] = ((batch.finished_at or batch.started_at) - batch.started_at) // _MILLISECOND
     yield Family("svc_last_indexed_documents_count", GAUGE, "The last number of indexed documents in a batch",
                  labelled(_BATCH_INDEX, counts))
     yield Family("svc_last_indexed_documents_duration_ms", GAUGE,
                  "The duration in ms of the last batch that indexed documents", labelled(_BATCH_INDEX, durations))
 
 
-def _chats(ctx: Context) -> Iterator[Family]:
+def _chats(scrape: _Scrape) -> Iterator[Family]:
     """Searches of chats, and the tokens that language models have reported."""
-    searches = ctx.services.chats.searches
+    chats = scrape.ctx.services.chats
+    searches = chats.searches
     yield Family("svc_chat_searches_total", COUNTER, "Total number of searches performed by chats",
                  labelled(("type",), {("internal",): searches} if searches else {}))
-    tokens = ctx.services.chats.tokens()
+    tokens = chats.tokens()
     for place, (name, what) in enumerate((("prompt_tokens", "prompt tokens"), ("completion_tokens", "completion tokens"),
                                           ("tokens", "tokens"))):
         yield Family(f"svc_chat_{name}_total", COUNTER, f"Total number of {what} used by chats",
                      labelled(("workspace", "model"), {pair: counts[place] for pair, counts in tokens.items()}))
 
 
-def _progress(batch: Batch) -> Iterator[tuple[tuple[str, str], float]]:
-    for step in (batch.progress or {}).get("steps", ()):
-        yield (str(batch.uid), step["currentStep"]), step["finished"] / step["total"] if step["total"] else 0.0
-
-
-def _trace(batch: Batch) -> Iterator[tuple[tuple[str, str], float]]:
-    for path, text in batch.stats.get("progressTrace", {}).items():
-        yield (str(batch.uid), path), parse_duration(text) // _MILLISECOND
-
-
-def _has_indexed(batch: Batch) -> bool:
-    return batch.details.get("indexedDocuments") is not None
-
-
-_Figures = dict[tuple[str, ...], float]
-
-
-def _last_indexed(batch: Batch | None) -> tuple[_Figures, _Figures]:
-    """By batch and index: documents, milliseconds. A batch with documents is of one index."""
-    if batch is None:
-        return {}, {}
-    labels: Any = (str(batch.uid), next(iter(batch.stats.get("indexUids", {})), ""))
-    spent = (batch.finished_at or batch.started_at) - batch.started_at
-    return {labels: batch.details["indexedDocuments"]}, {labels: spent // _MILLISECOND}
+_GROUPS: tuple[Callable[[_Scrape], Iterator[Family]], ...] = (
+    _sizes, _traffic, _indexes, _tasks, _searches, _batches, _chats,
+)
 
 
 def _process() -> Iterator[Family]:

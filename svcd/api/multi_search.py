@@ -13,37 +13,26 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from svcd.api.admission import REQUEST_S, Timer
-from svcd.api.filters import has_joins, hydrate_hits, index_snapshot
-from svcd.api.context import ANSWER_MEMORY, Context
-from svcd.api.routes import Fields, HandlerResult, Route, Text
-from svcd.api.traffic import DEGRADED
 from svcd.api.answer_members import (
-    METADATA_HEADERS, PERFORMANCE_DETAILS, facet_members, measured, metadata, performance_details, semantic_members,
-    shown_vector, timed_slot, uuid7, wants_metadata,
+    METADATA_HEADERS, PERFORMANCE_DETAILS, facet_members, measured, metadata, performance_details, semantic_members, shown_vector,
+    timed_slot, uuid7, wants_metadata,
 )
+from svcd.api.context import ANSWER_MEMORY, Context
+from svcd.api.filters import has_joins, hydrate_hits, index_snapshot
+from svcd.api.routes import Fields, HandlerResult, Route, Text
 from svcd.api.search import AnswerBuilder, add_answer
 from svcd.api.search_parameters import (
     FIELDS, PERSONALIZE, BearerQuery, check_available, page_of, personalized, query_of, with_joins_resolved,
 )
+from svcd.api.traffic import DEGRADED
 from svcd.base import tracing
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.base.quantities import message_size
-from svcd.facets.distribution import Facets, merged_facets
+from svcd.facets.distribution import merged_facets
 from svcd.search.request import Federation, IndexedQuery, SearchResult
-from svcd.validation import bounds, features
 from svcd.validation import (
-    Field,
-    array_of,
-    boolean,
-    index_uid,
-    map_of,
-    nullable,
-    number,
-    object_of,
-    parsed,
-    positive_integer,
-    string,
+    Field, array_of, boolean, bounds, features, index_uid, map_of, nullable, number, object_of, parsed, positive_integer, string,
 )
 from svcd.validation.names import parse_index_uid
 
@@ -168,7 +157,7 @@ def _refusal(option: str, member: str, *hints: str) -> str:
 
 
 def _check_separate(query: Query, has_distinct: bool) -> None:
-    """Reject in a query what only the federation as a whole may set."""
+    """Reject members of a query that only the federation as a whole may set."""
     given = [name for name in ("offset", "limit", "page", "hitsPerPage") if query.get(name) is not None]
     if given:
         raise ApiError("invalid_multi_search_query_pagination", _refusal(
@@ -183,7 +172,8 @@ def _check_separate(query: Query, has_distinct: bool) -> None:
         raise ApiError("invalid_multi_search_query_personalization", _refusal(
             "`.personalize`", "personalize",
             " - Hint: pass `federation.personalize` for personalization in federated search"))
-    _check_network(query)
+    if query.get("useNetwork") and _options(query).get("remote") is not None:
+        raise ApiError("invalid_multi_search_federation_options", _NETWORK_TWICE)
     if query.get("showPerformanceDetails") is not None:
         raise ApiError("invalid_multi_search_query_show_performance_details",
                        _refusal("`.showPerformanceDetails`", "showPerformanceDetails"))
@@ -208,13 +198,8 @@ def _options(query: Query) -> Mapping[str, Any]:
     return query.get("federationOptions") or {}
 
 
-def _check_network(query: Query) -> None:
-    if query.get("useNetwork") and _options(query).get("remote") is not None:
-        raise ApiError("invalid_multi_search_federation_options", _NETWORK_TWICE)
-
-
 def _check_remote(ctx: Context, query: Query) -> None:
-    """Raise feature_not_enabled, and invalid_multi_search_remote for a name that no instance of the network has."""
+    """Raise feature_not_enabled, and invalid_multi_search_remote for an unknown name."""
     remote, position = _options(query).get("remote"), _options(query).get("queryPosition")
     if remote is not None:
         features.require(ctx.services.data_folder.features(), "network", _REMOTE_SEARCH)
@@ -226,19 +211,9 @@ def _check_remote(ctx: Context, query: Query) -> None:
         features.require(ctx.services.data_folder.features(), "network", "Using `federationOptions.queryPosition`")
 
 
-def _check_federation(ctx: Context) -> None:
-    if ctx.is_proxied:
-        features.require(ctx.services.data_folder.features(), "network", _REMOTE_SEARCH)
-
-
-def _federation_of(ctx: Context, federation: Mapping[str, Any]) -> Federation:
-    return Federation(**page_of(federation), distinct=federation.get("distinct"), facets=federation.get("facetsByIndex") or {},
-                      merges_facets=federation.get("mergeFacets") is not None, is_proxied=ctx.is_proxied)
-
-
 def _network_search(ctx: Context, queries: Sequence[Query], asked: Sequence[IndexedQuery], given: Mapping[str, Any],
                     federation: Federation, timer: Timer) -> NetworkSearch | None:
-    """Begin what other instances do for a search; None if no query names or uses them."""
+    """Start the calls to other instances; None if no query uses the network."""
     if not any(query.get("useNetwork") or _options(query).get("remote") is not None for query in queries):
         return None
     from svcd.api.remote_search import NetworkQuery, NetworkSearch  # loaded with the first search over a network
@@ -248,42 +223,28 @@ def _network_search(ctx: Context, queries: Sequence[Query], asked: Sequence[Inde
     return NetworkSearch(ctx, several, federation, timer, passed_on)
 
 
-def _check_facets_permitted(ctx: Context, by_index: Mapping[str, Any]) -> None:
-    """Raise invalid_api_key for facets of an index that the bearer may not search.
+def _opened(ctx: Context, index_uid: str, stack: ExitStack) -> Reader:
+    return stack.enter_context(ctx.read(index_uid))
 
-    Without a query on that index nothing would be counted, but the error would reveal whether the index exists and
-    which of its attributes are filterable.
+
+def _checked_queries(ctx: Context, queries: Sequence[Query], has_distinct: bool) -> list[IndexedQuery]:
+    """The queries of a federation, checked in the order that clients expect, with their joins resolved.
+
+    has_distinct: the federation as a whole has `distinct`.
     """
-    for uid in sorted(by_index):
-        try:
-            ctx.permission.require(uid)
-        except ApiError as error:
-            raise error.inside(f"Inside `.federation.facetsByIndex.{uid}`") from None
-
-
-def _facet_members(facets: Mapping[str, Facets], merge: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The members of the answer that count values: for all indexes, or for each."""
-    if not facets:
-        return {}
-    if merge is not None:
-        tracing.begin("merge facets")
-        return facet_members(merged_facets(facets.values(), merge.get("maxValuesPerFacet")))
-    by_index = {uid: {"distribution": own.distribution, "stats": own.stats} for uid, own in facets.items()}
-    return {"facetsByIndex": by_index}
-
-
-def _asked(ctx: Context, query: Query) -> IndexedQuery:
-    options = _options(query)
-    return query_of(ctx, query["indexUid"], query, options.get("weight", 1.0), options.get("queryPosition")).indexed
-
-
-def _resolve_query_joins(ctx: Context, place: int, asked: IndexedQuery) -> IndexedQuery:
-    """The query with its `_foreign` conditions resolved. Their errors do not name the query: clients expect that."""
-    if not has_joins(asked.query.filter):
-        return asked
-    with ExitStack() as stack:
-        reader = _inside(place, lambda: stack.enter_context(ctx.read(asked.index_uid)))
-        return with_joins_resolved(ctx, asked, reader)
+    if ctx.is_proxied:
+        features.require(ctx.services.data_folder.features(), "network", _REMOTE_SEARCH)
+    asked = _each(queries, lambda query: query_of(ctx, query["indexUid"], query, _options(query).get("weight", 1.0),
+                                                  _options(query).get("queryPosition")).indexed)
+    _each(queries, lambda query: _check_separate(query, has_distinct))
+    _each(queries, lambda query: _check_remote(ctx, query))
+    _each(queries, lambda query: check_available(query, ctx.services.data_folder.features))
+    for place, each in enumerate(asked):
+        if has_joins(each.query.filter):
+            with ExitStack() as stack:
+                reader = _inside(place, partial(_opened, ctx, each.index_uid, stack))
+                asked[place] = with_joins_resolved(ctx, each, reader)  # its errors do not name the query: clients expect that
+    return asked
 
 
 def _merged(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]) -> None:
@@ -297,28 +258,24 @@ def _merged(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query], feder
 @tracing.span("search")
 def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query],
                     federation: Mapping[str, Any]) -> dict[str, Any]:
-    """Append the hits; the other members of the answer are returned."""
+    """Append the hits, and return the other members of the answer."""
     from svcd.search.federation import federated  # lazily, as in svcd.api.search
     from svcd.search.hits import LongPage
 
     started = time.monotonic()
-    _check_federation(ctx)
-    asked = _each(queries, lambda query: _asked(ctx, query))
-    has_distinct = federation.get("distinct") is not None
-    _each(queries, lambda query: _check_separate(query, has_distinct))
-    _each(queries, lambda query: _check_remote(ctx, query))
-    _each(queries, lambda query: check_available(query, ctx.services.data_folder.features))
-    asked = [_resolve_query_joins(ctx, place, each) for place, each in enumerate(asked)]
-    timer, wanted = ctx.timer(), _federation_of(ctx, federation)
+    asked = _checked_queries(ctx, queries, federation.get("distinct") is not None)
+    timer = ctx.timer()
+    wanted = Federation(**page_of(federation), distinct=federation.get("distinct"), facets=federation.get("facetsByIndex") or {},
+                        merges_facets=federation.get("mergeFacets") is not None, is_proxied=ctx.is_proxied)
     network = _network_search(ctx, queries, asked, federation, wanted, timer)
     readers: dict[str, Reader] = {}
     with ExitStack() as stack:
 
         def read(uid: str) -> Reader:
-            readers[uid] = stack.enter_context(ctx.read(uid))
+            readers[uid] = _opened(ctx, uid, stack)
             return readers[uid]
 
-        # An instance that is asked by another leaves the order for the user to that one.
+        # If another instance sends the request, that instance orders the hits for the user.
         personalize = None if wanted.is_proxied else federation.get("personalize")
         ordering = personalize and personalized(ctx, personalize, [query.get("q") for query in queries], timer, readers)
         embedding = ctx.services.embedding.for_search(timer)
@@ -326,7 +283,7 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
         found = federated(read, local, wanted, timer, embedding, remotes, ordering)
         if timer.has_run_out:
             ctx.services.traffic.count_search(DEGRADED)
-        hydrated = {} if wanted.is_proxied else readers  # documents of other indexes are added by the instance that asks
+        hydrated = {} if wanted.is_proxied else readers  # the calling instance adds documents of other indexes
         primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
         if isinstance(found.hits, LongPage):
             answer.add_hits(ctx, found.hits, hydrated)
@@ -346,17 +303,24 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
 
 
 def _members_beside_hits(found: SearchResult, queries: Sequence[Query], federation: Mapping[str, Any]) -> dict[str, Any]:
-    """The members that do not depend on where the search ran. The time is filled in later: its place is among them."""
+    """The members that do not depend on where the search ran. The caller sets the time, whose place is among them."""
     vectors = {str(number): shown_vector(vector) for number, vector in found.query_vectors.items()}
     are_retrieved = any(query.get("retrieveVectors") for query in queries)
+    merge, counts = federation.get("mergeFacets"), dict[str, Any]()
+    if found.facets and merge is not None:
+        tracing.begin("merge facets")
+        counts = facet_members(merged_facets(found.facets.values(), merge.get("maxValuesPerFacet")))
+    elif found.facets:
+        counts["facetsByIndex"] = {uid: {"distribution": own.distribution, "stats": own.stats}
+                                   for uid, own in found.facets.items()}
     return {
-        **({"queryVectors": vectors} if are_retrieved else {}), "processingTimeMs": 0, **found.pagination,
-        **_facet_members(found.facets, federation.get("mergeFacets")), "requestUid": uuid7(),
+        **({"queryVectors": vectors} if are_retrieved else {}), "processingTimeMs": 0, **found.pagination, **counts,
+        "requestUid": uuid7(),
     }
 
 
 def _metadata(query: Query, primary_keys: Mapping[str, str | None], network: NetworkSearch | None) -> dict[str, str]:
-    """The metadata of a query of a federation. primary_keys: of the indexes that were searched here."""
+    """The metadata of one query. primary_keys: of the indexes that this instance has searched."""
     index_uid, text = query["indexUid"], query.get("q")
     if network is None:
         return metadata(text, index_uid, primary_keys[index_uid])
@@ -365,7 +329,7 @@ def _metadata(query: Query, primary_keys: Mapping[str, str | None], network: Net
 
 
 def multi_search_with_post(ctx: Context) -> HandlerResult:
-    """Run all queries. They take one slot of the search queue together, and give it to others between them."""
+    """Run all queries. They share one slot of the search queue, and yield it to other searches between queries."""
     queries, federation = ctx.body["queries"], ctx.body.get("federation")
     is_measured = federation.get("showPerformanceDetails") if federation is not None else any(
         query.get("showPerformanceDetails") for query in queries)
@@ -375,7 +339,12 @@ def multi_search_with_post(ctx: Context) -> HandlerResult:
             tracing.end()
             _each(queries, lambda query: ctx.permission.require(query["indexUid"]))
             by_index = (federation or {}).get("facetsByIndex") or {}
-            _check_facets_permitted(ctx, by_index)
+            # Facets of an index without a query would count nothing, but their errors would reveal the index and its attributes.
+            for uid in sorted(by_index):
+                try:
+                    ctx.permission.require(uid)
+                except ApiError as error:
+                    raise error.inside(f"Inside `.federation.facetsByIndex.{uid}`") from None
             ctx.search_until = time.monotonic() + REQUEST_S
             held.enter_context(index_snapshot(ctx, [*(query["indexUid"] for query in queries), *by_index]))
             if federation is None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from svcd.api.answer_members import uuid7
 from svcd.api.context import Context
 from svcd.api.routes import Fields, HandlerResult, Route
-from svcd.api.answer_members import uuid7
 from svcd.base.errors import ApiError
 from svcd.validation import Field, any_object, array_of, map_of, nullable, object_of, string
 

@@ -2,17 +2,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from svcd.api.filters import has_joins, hydrate_hits
-from svcd.api.remote_search import NetworkQuery, NetworkSearch
-from svcd.api.traffic import DEGRADED
 from svcd.api.answer_members import (
     PERFORMANCE_DETAILS, facet_members, metadata, performance_details, semantic_members, shown_vector, wants_metadata,
 )
+from svcd.api.filters import has_joins, hydrate_hits
+from svcd.api.remote_search import NetworkQuery, NetworkSearch
 from svcd.api.search_parameters import check_sort, page_of, personalized, with_joins_resolved
+from svcd.api.traffic import DEGRADED
 from svcd.base import tracing
 from svcd.base.json_text import dumps
 from svcd.search.federation import federated
@@ -62,14 +62,12 @@ def _members(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], request
             ctx.services.traffic.count_search(DEGRADED)
         hits = hydrate_hits(ctx, list(found.hits), readers)
         primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
-    members: dict[str, Any] = {"hits": hits, "query": body.get("q") or "", **_vector_member(found.query_vectors)}
+    members: dict[str, Any] = {"hits": hits, "query": body.get("q") or ""}
+    if 0 in found.query_vectors:
+        members["queryVector"] = shown_vector(found.query_vectors[0])
     members["processingTimeMs"] = network.milliseconds(time.monotonic() - started)
     members |= {**found.pagination, **facet_members(found.facets.get(index_uid)), "requestUid": request_uid}
     if wants_metadata(ctx):
         key, name = network.primary_key(index_uid, None, primary_keys), network.shown_name(None)
         members["metadata"] = metadata(body.get("q"), index_uid, key, name)
     return {**members, **network.error_members(), **semantic_members(found)}
-
-
-def _vector_member(vectors: Mapping[int, Sequence[float]]) -> dict[str, Any]:
-    return {"queryVector": shown_vector(vectors[0])} if 0 in vectors else {}

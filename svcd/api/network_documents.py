@@ -133,22 +133,21 @@ def _page(answer: Any) -> Mapping[str, Any]:
 
 def _documents(page: Mapping[str, Any]) -> list[tuple[SortValues, bytes]]:
     """(sort values, JSON text) of the documents of a page. Raises remote_bad_response."""
-    return [_document(document) for document in page["results"]]
-
-
-def _document(document: Any) -> tuple[SortValues, bytes]:
-    if not isinstance(document, dict) or FEDERATION not in document:
-        raise remote_errors.missing_in_hit(f".{FEDERATION}")
-    member = document.pop(FEDERATION)
-    if not isinstance(member, dict):
-        raise remote_errors.unexpected_in_hit(f".{FEDERATION}", "map", member)
-    if _VALUES not in member:
-        raise remote_errors.missing_in_hit(f".{FEDERATION}.{_VALUES}")
-    try:
-        values, _ = read_values(member[_VALUES])
-    except ValueError as reason:
-        raise remote_errors.unreadable_scores(str(reason)) from None
-    return values, dumps(document).encode()
+    found: list[tuple[SortValues, bytes]] = []
+    for document in page["results"]:
+        if not isinstance(document, dict) or FEDERATION not in document:
+            raise remote_errors.missing_in_hit(f".{FEDERATION}")
+        member = document.pop(FEDERATION)
+        if not isinstance(member, dict):
+            raise remote_errors.unexpected_in_hit(f".{FEDERATION}", "map", member)
+        if _VALUES not in member:
+            raise remote_errors.missing_in_hit(f".{FEDERATION}.{_VALUES}")
+        try:
+            values, _ = read_values(member[_VALUES])
+        except ValueError as reason:
+            raise remote_errors.unreadable_scores(str(reason)) from None
+        found.append((values, dumps(document).encode()))
+    return found
 
 
 # The order of documents
@@ -178,14 +177,14 @@ _sort_key = cmp_to_key(_compare)
 def shown_for_caller(selected: Selected, offset: int, limit: int, size: int) -> tuple[Iterator[bytes], int]:
     """(the documents of a page for the instance that merges them, total number of documents). size: see Selected."""
     documents, total = _shown_with_values(selected, offset, limit, size)
-    return (_with_member(text, values) for values, text in documents), total
 
+    def with_member(text: bytes, values: Sequence[SortValue]) -> bytes:
+        member = {_VALUES: shown_values(values, 1.0)}
+        if FEDERATION.encode() in text:  # the document may have a field of this name
+            return dumps({**loads(text), FEDERATION: member}).encode()
+        return b"%b%b\"%b\":%b}" % (text[:-1], b"," if text != b"{}" else b"", FEDERATION.encode(), dumps(member).encode())
 
-def _with_member(text: bytes, values: Sequence[SortValue]) -> bytes:
-    member = {_VALUES: shown_values(values, 1.0)}
-    if FEDERATION.encode() in text:  # the document may have a field of this name
-        return dumps({**loads(text), FEDERATION: member}).encode()
-    return b"%b%b\"%b\":%b}" % (text[:-1], b"," if text != b"{}" else b"", FEDERATION.encode(), dumps(member).encode())
+    return (with_member(text, values) for values, text in documents), total
 
 
 def _shown_with_values(
@@ -196,20 +195,14 @@ def _shown_with_values(
     docids = reader.all_docids() if selected.docids is None else selected.docids
     total = len(docids)
     ordered = islice(_sorted(reader, docids, selected.wanted.rules), min(offset, total), min(offset + limit, total))
-    return _paired(selected, ordered, size), total
-
-
-def _paired(selected: Selected, ordered: Iterable[tuple[int, Sequence[SortValue]]], size: int,
-            ) -> Iterator[tuple[Sequence[SortValue], bytes]]:
     ahead: deque[Sequence[SortValue]] = deque()  # values of documents that are being read
 
-    def docids() -> Iterator[int]:
+    def ordered_docids() -> Iterator[int]:
         for docid, values in ordered:
             ahead.append(values)
             yield docid
 
-    for text in selected.shown(docids(), size):
-        yield ahead.popleft(), text
+    return ((ahead.popleft(), text) for text in selected.shown(ordered_docids(), size)), total
 
 
 def _sorted(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule]) -> Iterator[tuple[int, tuple[SortValue, ...]]]:

@@ -1,7 +1,7 @@
 """Facet searches over the network: the values of all instances, with their counts added up (docs/network.md#facet-search)."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from svcd.api.filters import with_bearer_filter
@@ -46,24 +46,16 @@ def search(ctx: Context, local: Callable[[], tuple[Hits, str]]) -> tuple[Hits, d
                 lists.append(call.result())
             except ApiError as error:
                 errors[name] = error.as_json()
-    return _merged(lists, order), errors
+    counts: dict[str, int] = {}  # all values are kept: each instance has cut its own list
+    for value, count in (hit for hits in lists for hit in hits):
+        counts[value] = counts.get(value, 0) + count
+    found = sorted((FacetHit(*each) for each in counts.items()), key=lambda hit: (normal_form(hit.value), hit.value))
+    return sorted(found, key=lambda hit: -hit.count) if order == "count" else found, errors
 
 
 def _read(answer: Any) -> Hits:
     """The values of an answer. Raises one of MISFITS if it is not an answer to a facet search."""
-    return [_hit(hit["value"], hit["count"]) for hit in answer["facetHits"]]
-
-
-def _hit(value: Any, count: Any) -> FacetHit:
-    if not isinstance(value, str) or type(count) is not int or count < 0:
-        raise ValueError("no facet hit")
-    return FacetHit(value, count)
-
-
-def _merged(lists: Iterable[Hits], order: str) -> Hits:
-    """Add up the counts of each value. All values are kept: each instance has cut its own list."""
-    counts: dict[str, int] = {}
-    for value, count in (hit for hits in lists for hit in hits):
-        counts[value] = counts.get(value, 0) + count
-    found = sorted((FacetHit(*each) for each in counts.items()), key=lambda hit: (normal_form(hit.value), hit.value))
-    return sorted(found, key=lambda hit: -hit.count) if order == "count" else found
+    hits = [FacetHit(hit["value"], hit["count"]) for hit in answer["facetHits"]]
+    if not all(isinstance(hit.value, str) and type(hit.count) is int and hit.count >= 0 for hit in hits):
+        raise ValueError("not a list of facet hits")
+    return hits

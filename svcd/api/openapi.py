@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from svcd import INTERFACE_VERSION
 from svcd.api.context import Context
-from svcd.api.routes import JSON, Body, Fields, HandlerResult, Route, Schema, Text, Value
+from svcd.api.routes import JSON, Body, Fields, HandlerResult, Route, Text, Value
 from svcd.api.shapes import SCHEMAS, Json, ref
 from svcd.api.waiting import WAIT, WAIT_NAME, answers_of, is_write
 from svcd.auth.keys import names_that_open
@@ -30,10 +30,6 @@ _PATH_PARAMETERS: Mapping[str, Json] = {  # name: schema; others are texts
 }
 
 
-def _schema(shape: Schema) -> Json:
-    return ref(shape) if isinstance(shape, str) else dict(shape)
-
-
 def _content(media_type: str, schema: Json) -> Json:
     return {media_type: {"schema": schema}}
 
@@ -49,33 +45,20 @@ def _request_body(body: Body) -> Json:
     return {"required": True, "content": contents}
 
 
-def _refusals(route: Route) -> list[int]:
-    """The error statuses of the checks before the handler."""
-    statuses = [400] if route.query or route.body or route.feature or route.parameters else []
-    statuses += [401, 403] if route.actions else []
-    statuses += [404] if route.parameters else []
-    return statuses + ([415] if route.body else [])
-
-
 def _responses(route: Route) -> Json:
     responses: Json = {}
     for status, shape in answers_of(route).items():
         response: Json = {"description": _MEANINGS[status]}
         if status != 204:
-            response["content"] = _content(route.answer_type, _schema(shape))
+            response["content"] = _content(route.answer_type, ref(shape) if isinstance(shape, str) else dict(shape))
         responses[str(status)] = response
-    for status in _refusals(route):
+    # The errors of the checks before the handler.
+    statuses = [400] if route.query or route.body or route.feature or route.parameters else []
+    statuses += [401, 403] if route.actions else []
+    statuses += [404] if route.parameters else []
+    for status in statuses + ([415] if route.body else []):
         responses[str(status)] = {"description": _MEANINGS[status], "content": _content(JSON, ref("Error"))}
     return responses
-
-
-def _path_parameter(name: str) -> Json:
-    schema = _PATH_PARAMETERS.get(name, {"type": "string"})
-    return {"name": name, "in": "path", "required": True, "schema": dict(schema)}
-
-
-def _header_parameter(name: str, about: str) -> Json:
-    return {"name": name, "in": "header", "required": False, "schema": {"type": "string"}, "description": about}
 
 
 def operation_id(route: Route) -> str:
@@ -86,62 +69,47 @@ def operation_id(route: Route) -> str:
 
 def _operation(route: Route) -> Json:
     operation: Json = {"operationId": operation_id(route), "summary": route.summary, "tags": [route.tag]}
-    parameters = [_path_parameter(name) for name in route.parameters]
+    parameters: list[Json] = [
+        {"name": name, "in": "path", "required": True, "schema": dict(_PATH_PARAMETERS.get(name, {"type": "string"}))}
+        for name in route.parameters]
     parameters += [param.describe(name) for name, param in route.query.items()]
     parameters += [WAIT.describe(WAIT_NAME)] if is_write(route) else []
-    parameters += [_header_parameter(name, about) for name, about in route.headers.items()]
+    parameters += [{"name": name, "in": "header", "required": False, "schema": {"type": "string"}, "description": about}
+                   for name, about in route.headers.items()]
     if parameters:
         operation["parameters"] = parameters
     if route.body:
         operation["requestBody"] = _request_body(route.body)
     operation["responses"] = _responses(route)
-    operation["security"] = [{_SECURITY_SCHEME: _permissions(route)}] if route.actions else []
-    if description := " ".join(_conditions(route)):
-        operation["description"] = description
+    # A key needs one of these names. If the route has several actions, a shared name opens all of them.
+    named = [names_that_open(action) for action in route.actions]
+    shared = (name for names in named for name in names if all(name in others for others in named))
+    permissions = list(dict.fromkeys([*(names[0] for names in named if names), *shared]))
+    operation["security"] = [{_SECURITY_SCHEME: permissions}] if route.actions else []
+    conditions = [f"Needs the experimental feature `{route.feature[0]}`."] if route.feature else []
+    if len(route.actions) > 1:
+        actions = ", ".join(f"`{action}`" for action in route.actions)
+        conditions.append(f"Needs all of {actions}, or a wildcard that covers them.")
+    if conditions:
+        operation["description"] = " ".join(conditions)
     return operation
 
 
-def _permissions(route: Route) -> list[str]:
-    """A key needs one of these names. For a route with several actions, each name opens all of them."""
-    named = [names_that_open(action) for action in route.actions]
-    own = [names[0] for names in named if names]
-    return list(dict.fromkeys([*own, *(name for names in named for name in names if all(name in one for one in named))]))
-
-
-def _conditions(route: Route) -> Iterator[str]:
-    """What else an operation needs, in sentences."""
-    if route.feature:
-        yield f"Needs the experimental feature `{route.feature[0]}`."
-    if len(route.actions) > 1:
-        yield f"Needs all of {', '.join(f'`{action}`' for action in route.actions)}, or a wildcard that covers them."
-
-
-def _paths(routes: Iterable[Route]) -> Json:
+def document(routes: Sequence[Route]) -> Json:
+    """The whole document, with exactly these routes."""
     paths: dict[str, Json] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
-    return paths
-
-
-def _components() -> Json:
-    schemas = dict(SCHEMAS)
-    error = dict(schemas["Error"])
-    error["properties"] = error["properties"] | {"code": {"type": "string", "enum": sorted(ERRORS)}}
-    schemas["Error"] = error
+    code = {"code": {"type": "string", "enum": sorted(ERRORS)}}
+    schemas = {**SCHEMAS, "Error": {**SCHEMAS["Error"], "properties": SCHEMAS["Error"]["properties"] | code}}
     bearer = {"type": "http", "scheme": "bearer", "description": _BEARER}
-    return {"schemas": schemas, "securitySchemes": {_SECURITY_SCHEME: bearer}}
-
-
-def document(routes: Sequence[Route]) -> Json:
-    """The whole document, of exactly these routes."""
-    tags = dict.fromkeys(route.tag for route in routes)
     return {
         "openapi": VERSION,
         "info": {"title": "svcd", "version": INTERFACE_VERSION, "description": "A search engine over JSON documents.",
                  "license": {"name": "MIT", "identifier": "MIT"}},
-        "tags": [{"name": tag} for tag in tags],
-        "paths": _paths(routes),
-        "components": _components(),
+        "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in routes)],
+        "paths": paths,
+        "components": {"schemas": schemas, "securitySchemes": {_SECURITY_SCHEME: bearer}},
     }
 
 

@@ -42,13 +42,10 @@ class Personalization:
         with self._searches.one_of(self._waiting):
             within_s = cutoff_ms / 1000 - timer.elapsed_s()
             with self._searches.paused(), timer.paused():
-                found = self._reranker().order(prompt, documents, within_s)
+                with self._lock:
+                    reranker = self._made = self._made or self._make_reranker()
+                found = reranker.order(prompt, documents, within_s)
         return range(len(documents)) if found is None else found
-
-    def _reranker(self) -> Reranker:
-        with self._lock:
-            self._made = self._made or self._make_reranker()
-            return self._made
 
 
 def prompt_of(user_context: str, texts: Sequence[str], is_legacy: bool) -> str:

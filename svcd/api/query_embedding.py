@@ -137,5 +137,5 @@ class SearchEmbedding:
         except ApiError as error:
             self.has_failed = True
             if not wanted.is_needed and error.code == "vector_embedding_error":
-                logs.warn("a query was searched by its words alone", embedder=wanted.embedder, failure=error.message)
+                logs.warn("no query vector; fell back to keyword search", embedder=wanted.embedder, failure=error.message)
             raise

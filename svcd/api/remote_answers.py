@@ -28,7 +28,14 @@ def remote_result(remote: str, answer: Any) -> RemoteResult:
     Leaves out a hit if only a member of it has a wrong type.
     """
     total = _checked_total(answer)
-    facets, query_vectors = _facets(answer), _query_vectors(answer)
+    facets = _facets(answer)
+    query_vectors = {int(number): vector for number, vector in _object(answer.get("queryVectors") or {}).items()}
+    if not all(isinstance(vector, list) and all(map(_is_number, vector)) for vector in query_vectors.values()):
+        raise ValueError("not a vector")
+    entries = answer.get("metadata")
+    primary_keys = {
+        entry["indexUid"]: entry["primaryKey"] for entry in (entries if isinstance(entries, list) else ())
+        if isinstance(entry, dict) and isinstance(entry.get("primaryKey"), str) and isinstance(entry.get("indexUid"), str)}
     hits = [hit for given in answer["hits"] if (hit := _hit(remote, given)) is not None]
     return RemoteResult(
         hits=[hit for hit in hits if hit.pinned_position is None],
@@ -37,13 +44,14 @@ def remote_result(remote: str, answer: Any) -> RemoteResult:
         facets=facets,
         query_vectors=query_vectors,
         milliseconds=answer["processingTimeMs"],
-        primary_keys=_primary_keys(answer) if hits else {},  # the reference engine does not look further either
+        primary_keys=primary_keys if hits else {},  # the reference engine ignores them, too
     )
 
 
 def _checked_total(answer: Any) -> int:
-    """How many documents the remote has found, after a check of the members that every answer has. Raises ValueError."""
-    if not isinstance(answer, dict) or not _are_objects(answer.get("hits")):
+    """The number of documents that the remote has found. Checks the members that every answer has. Raises ValueError."""
+    hits = answer.get("hits") if isinstance(answer, dict) else None
+    if not isinstance(hits, list) or not all(isinstance(hit, dict) for hit in hits):
         raise ValueError("no hits")
     if not _is_count(answer.get("processingTimeMs")):
         raise ValueError("no processing time")
@@ -51,10 +59,6 @@ def _checked_total(answer: Any) -> int:
         if all(_is_count(answer.get(name)) for name in names):
             return int(answer[names[-1]])
     raise ValueError("no total")
-
-
-def _are_objects(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
 
 def _is_count(value: Any) -> bool:
@@ -67,7 +71,14 @@ def _is_number(value: Any) -> bool:
 
 def _hit(remote: str, given: Json) -> RemoteHit | None:
     """A hit; None if a member has a wrong type. Raises remote_bad_response if a required member is missing."""
-    federation = _federation_of(given)
+    if FEDERATION not in given:
+        raise remote_errors.missing_in_hit(f".{FEDERATION}")
+    federation = given[FEDERATION]
+    if not isinstance(federation, dict):
+        raise remote_errors.unexpected_in_hit(f".{FEDERATION}", "map", federation)
+    for name in (SCORE_VALUES, WEIGHTED_SCORE):
+        if name not in federation:
+            raise remote_errors.missing_in_hit(f".{FEDERATION}.{name}")
     extra, pinned = federation.get(EXTRA_DOCUMENT) or {}, federation.get(PINNED_POSITION)
     score, number, index_uid = federation[WEIGHTED_SCORE], federation.get("queriesPosition"), federation.get("indexUid")
     try:
@@ -80,18 +91,6 @@ def _hit(remote: str, given: Json) -> RemoteHit | None:
     shown = {name: value for name, value in federation.items() if name not in _FOR_MERGING}
     document = {**given, FEDERATION: {**shown, "remote": remote}}
     return RemoteHit(MergeKey(compared, float(score)), number or 0, index_uid, document, extra, pinned, is_semantic)
-
-
-def _federation_of(hit: Json) -> Json:
-    if FEDERATION not in hit:
-        raise remote_errors.missing_in_hit(f".{FEDERATION}")
-    federation = hit[FEDERATION]
-    if not isinstance(federation, dict):
-        raise remote_errors.unexpected_in_hit(f".{FEDERATION}", "map", federation)
-    for name in (SCORE_VALUES, WEIGHTED_SCORE):
-        if name not in federation:
-            raise remote_errors.missing_in_hit(f".{FEDERATION}.{name}")
-    return federation
 
 
 def _facets(answer: Json) -> dict[str, Facets]:
@@ -112,20 +111,5 @@ def _facets(answer: Json) -> dict[str, Facets]:
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError("no object")
+        raise ValueError("not an object")
     return value
-
-
-def _query_vectors(answer: Json) -> dict[int, list[float]]:
-    """Number of a query -> its vector. Raises ValueError."""
-    vectors = {int(number): vector for number, vector in _object(answer.get("queryVectors") or {}).items()}
-    if not all(isinstance(vector, list) and all(map(_is_number, vector)) for vector in vectors.values()):
-        raise ValueError("no vector")
-    return vectors
-
-
-def _primary_keys(answer: Json) -> dict[str, str]:
-    """Index uid -> its primary key, from the metadata of the answer."""
-    entries = answer.get("metadata")
-    return {entry["indexUid"]: entry["primaryKey"] for entry in (entries if isinstance(entries, list) else ())
-            if isinstance(entry, dict) and isinstance(entry.get("primaryKey"), str) and isinstance(entry.get("indexUid"), str)}

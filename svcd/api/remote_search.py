@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.api.admission import Timer
-from svcd.api.remote_answers import remote_result
 from svcd.api.answer_members import wants_metadata
+from svcd.api.remote_answers import remote_result
 from svcd.api.search_parameters import FIELDS
 from svcd.api.use_network import begin_calls, partition, waiting
 from svcd.base import tracing
@@ -61,7 +61,14 @@ def _planned(network: Network, queries: Sequence[NetworkQuery], federation: Fede
     is_remote = False
     for place, query in enumerate(queries):
         own = query.indexed if query.indexed.position is not None else replace(query.indexed, position=place)
-        names, is_local = _instances(network, query)
+        names: Sequence[str] = ()
+        is_local = True
+        if query.remote is not None:
+            is_local = query.remote == network.self_name
+            names = () if is_local else (query.remote,)
+        elif query.body.get("useNetwork"):
+            instances = partition(network)
+            names, is_local = instances.remotes, instances.is_local
         is_remote = is_remote or (query.uses_network and bool(names or is_local))
         if is_local:
             local.append(own)
@@ -70,18 +77,7 @@ def _planned(network: Network, queries: Sequence[NetworkQuery], federation: Fede
     return _Plan(local, dict(sorted(sent.items())), is_remote)
 
 
-def _instances(network: Network, query: NetworkQuery) -> tuple[Sequence[str], bool]:
-    """(the remotes that run a query, whether this instance runs it, too)."""
-    if query.remote is not None:
-        is_own = query.remote == network.self_name
-        return () if is_own else (query.remote,), is_own
-    if query.body.get("useNetwork"):
-        instances = partition(network)
-        return instances.remotes, instances.is_local
-    return (), True
-
-
-# What remotes are sent
+# Requests to remotes
 
 
 def _sent_query(query: NetworkQuery, place: int, federation: Federation) -> dict[str, Any]:
@@ -92,16 +88,13 @@ def _sent_query(query: NetworkQuery, place: int, federation: Federation) -> dict
     if federation.distinct is not None:
         given["distinct"] = None
     options = {"weight": query.indexed.weight, "remote": None, "queryPosition": place}
-    return {"indexUid": query.indexed.index_uid, **given, "filter": _sent_filter(query.indexed), "federationOptions": options}
+    condition = None
+    if query.indexed.query.filter is not None:
+        from svcd.filters.canonical_text import canonical_text
 
-
-def _sent_filter(indexed: IndexedQuery) -> str | None:
-    """The filter in canonical form, including the filter of the tenant token; this instance has resolved its joins."""
-    if indexed.query.filter is None:
-        return None
-    from svcd.filters.canonical_text import canonical_text
-
-    return canonical_text(indexed.query.filter)
+        # It includes the filter of the tenant token, and no joins, which this instance has resolved.
+        condition = canonical_text(query.indexed.query.filter)
+    return {"indexUid": query.indexed.index_uid, **given, "filter": condition, "federationOptions": options}
 
 
 def _sent_federation(federation: Federation, others: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,17 +128,13 @@ class NetworkSearch:
         self._errors: dict[str, ErrorObject] = {}
         self._waited_s = 0.0
         tracing.begin("start remote search")
-        self._calls = self._begin(network, plan.sent, _sent_federation(federation, passed_on))
+        self._calls: Mapping[str, Pending[RemoteResult]] = {}  # name of a remote -> its call
+        if plan.sent:
+            calls, sent_federation = begin_calls(ctx, network), _sent_federation(federation, passed_on)
+            headers = {**PROXY_SEARCH, **INCLUDE_METADATA} if wants_metadata(ctx) else PROXY_SEARCH
+            self._calls = {name: calls.start(name, "POST", "/multi-search", {"queries": sent, "federation": sent_federation},
+                                             partial(remote_result, name), headers) for name, sent in plan.sent.items()}
         tracing.end()
-
-    def _begin(self, network: Network, sent: Mapping[str, Sequence[Any]], federation: Any) -> dict[str, Pending[RemoteResult]]:
-        """Name of a remote -> its call."""
-        if not sent:
-            return {}
-        calls = begin_calls(self._ctx, network)
-        headers = {**PROXY_SEARCH, **INCLUDE_METADATA} if wants_metadata(self._ctx) else PROXY_SEARCH
-        return {name: calls.start(name, "POST", "/multi-search", {"queries": queries, "federation": federation},
-                                  partial(remote_result, name), headers) for name, queries in sent.items()}
 
     def _wait(self) -> Sequence[RemoteResult]:
         """The results of the remotes that answered. Raises too_many_search_requests if too many searches wait already."""
@@ -154,16 +143,13 @@ class NetworkSearch:
         tracing.begin("wait for remote results")
         started = time.monotonic()
         with waiting(self._ctx), self._ctx.services.searches.paused(), self._timer.paused():
-            self._collect()
+            for name, call in self._calls.items():
+                try:
+                    self._results[name] = call.result()
+                except ApiError as error:
+                    self._errors[name] = error.as_json()
         self._waited_s = time.monotonic() - started
         return list(self._results.values())
-
-    def _collect(self) -> None:
-        for name, call in self._calls.items():
-            try:
-                self._results[name] = call.result()
-            except ApiError as error:
-                self._errors[name] = error.as_json()
 
     def milliseconds(self, elapsed_s: float) -> int:
         """The longest processing time of the instances. elapsed_s: time since the search began, including waits for remotes."""

@@ -14,17 +14,8 @@ from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps, loads
 from svcd.schema.embedder_settings import fragments, indexing_part
 from svcd.templates import JsonTemplate, Template, TemplateError, document_variables, fragment_variables
+from svcd.validation import Field, anything, index_uid, non_zero, nullable, object_of, one_of, string
 from svcd.validation.features import require
-from svcd.validation import (
-    Field,
-    anything,
-    index_uid,
-    non_zero,
-    nullable,
-    object_of,
-    one_of,
-    string,
-)
 
 _TEMPLATE_CODE = "invalid_render_template"
 _INPUT_CODE = "invalid_render_input"
@@ -149,10 +140,16 @@ _SEARCH_NOTE = "the inline search query must be a JSON map containing `q` and/or
 
 
 def _input(ctx: Context, given: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[[str], bool] | None]:
-    """The document or query, and for a document which of its fields are searchable; None for a query."""
+    """(the document or query, a function that tells which fields of the document are searchable; None for a query)."""
     uid = given.get("indexUid")
     if uid is None:
-        return _checked_input(ctx, given)
+        _check_kind(ctx, _INPUT_KINDS, given, _INPUT_CODE, _FETCHING_INPUT)
+        if given["kind"] == "inlineDocument":
+            return _object(given["inline"], "document", _DOCUMENT_NOTE), lambda name: True  # without an index
+        query = _object(given["inline"], "search", _SEARCH_NOTE)
+        if not isinstance(query.get("q", ""), str):
+            raise ApiError(_INPUT_CODE, f"{_FETCHING_INPUT}: `q` is not a string")
+        return {name: query[name] for name in ("q", "media") if name in query}, None
     try:
         with ctx.read(uid) as reader:
             _check_kind(ctx, _INPUT_KINDS, given, _INPUT_CODE, _FETCHING_INPUT)
@@ -165,22 +162,6 @@ def _input(ctx: Context, given: Mapping[str, Any]) -> tuple[dict[str, Any], Call
         if error.code != "index_not_found":
             raise
         raise ApiError(error.code, f"Cannot open index `{uid}`: {error.message}") from None
-
-
-def _checked_input(ctx: Context, given: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[[str], bool] | None]:
-    """The input that the request itself has."""
-    _check_kind(ctx, _INPUT_KINDS, given, _INPUT_CODE, _FETCHING_INPUT)
-    if given["kind"] == "inlineDocument":
-        return _object(given["inline"], "document", _DOCUMENT_NOTE), _is_any
-    query = _object(given["inline"], "search", _SEARCH_NOTE)
-    if not isinstance(query.get("q", ""), str):
-        raise ApiError(_INPUT_CODE, f"{_FETCHING_INPUT}: `q` is not a string")
-    return {name: query[name] for name in ("q", "media") if name in query}, None
-
-
-def _is_any(name: str) -> bool:
-    """Without an index every field is searchable."""
-    return True
 
 
 def _object(value: Any, what: str, note: str) -> dict[str, Any]:

@@ -162,14 +162,11 @@ class Table:
         self.routes = tuple(routes)
         self._root = _Node()
         for route in self.routes:
-            self._add(route)
-
-    def _add(self, route: Route) -> None:
-        node = self._root
-        for segment in segments_of(route.path):
-            node = node.grow(segment)
-        if node.routes.setdefault(route.method, route) is not route:
-            raise ValueError(f"two routes for {route.method} {route.path}")
+            node = self._root
+            for segment in segments_of(route.path):
+                node = node.grow(segment)
+            if node.routes.setdefault(route.method, route) is not route:
+                raise ValueError(f"two routes for {route.method} {route.path}")
 
     def match(self, method: str, segments: tuple[str, ...]) -> Match | None:
         """The route and the raw values of its path parameters; None when no route fits.

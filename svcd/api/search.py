@@ -43,11 +43,11 @@ class AnswerBuilder:
     """Collects the JSON text of an answer.
 
     held: closes the readers that a large answer still needs after its handler has returned. expected: estimated bytes
-    of the hits that are formatted only when they are sent; size: bytes of the text that is ready.
+    of the hits that are formatted only when they are sent; size: bytes of encoded text.
     """
 
     def __init__(self, held: ExitStack, memory: BodyMemory | None = None) -> None:
-        """memory: for text that is ready, of all answers that may have much of it; given back when the answer is sent."""
+        """memory: shared by all answers that may hold much encoded text; the answer returns its part when it is sent."""
         self.held = held
         self.expected = self.size = 0
         self._memory = memory
@@ -56,7 +56,7 @@ class AnswerBuilder:
         self._readers: dict[str, Reader] = {}
 
     def add(self, *texts: bytes) -> None:
-        """Append text that is ready. Raises a 503 if other answers take all of the memory."""
+        """Append encoded text. Raises a 503 if other answers use all of the memory."""
         self._parts.append(texts)
         if self._memory is None:
             return
@@ -67,7 +67,7 @@ class AnswerBuilder:
             self._taken += MEMORY_STEP
 
     def add_hits(self, ctx: Context, hits: LongPage, readers: Mapping[str, Reader], index_uid: str | None = None) -> None:
-        """Append hits that are formatted when the answer is sent; other arguments as of hydrate_hits()."""
+        """Append hits that are formatted when the answer is sent; other arguments: see hydrate_hits()."""
         def parts() -> Iterator[bytes]:
             between = b""
             for portion in hits.portions():
@@ -83,7 +83,7 @@ class AnswerBuilder:
     def reading(self, ctx: Context, index_uid: str) -> Iterator[tuple[Reader, Callable[[], None]]]:
         """(reader, keep): a reader, and a function to call in this block if the reader is needed after it.
 
-        A reader that was kept is used again, so that all parts of an answer are of one snapshot of the index.
+        A reader that was kept is used again, so that all parts of an answer come from one snapshot of the index.
         """
         known = self._readers.get(index_uid)
         if known is not None:
@@ -103,12 +103,12 @@ class AnswerBuilder:
         """The whole body. Raises a 503 if it is large and too many large answers are being sent."""
         if not self.expected and not self._taken:
             return b"".join(chain.from_iterable(self._parts))
-        return joined_body(self._consumed(), expected=self.expected + self.size, limit=ctx.services.large_answers, held=self.held)
 
-    def _consumed(self) -> Iterator[bytes]:
-        """All text, each part dropped when the next one is asked for."""
-        while self._parts:
-            yield from self._parts.popleft()
+        def parts() -> Iterator[bytes]:
+            while self._parts:  # each part is dropped when the next one is read
+                yield from self._parts.popleft()
+
+        return joined_body(parts(), expected=self.expected + self.size, limit=ctx.services.large_answers, held=self.held)
 
 
 def add_answer(answer: AnswerBuilder, ctx: Context, asked: BearerQuery, body: Mapping[str, Any], request_uid: str,
@@ -199,7 +199,7 @@ def _run_search(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], read
         long_page.append(found.hits)
         return tuple(_parts((), found, index_uid)), False
     hits = hydrate_hits(ctx, found.hits, {index_uid: reader}, index_uid)
-    # The service may order the hits of the same user otherwise the next time, and each search counts as one of its calls.
+    # The service may order the hits of the same user differently next time, and each search counts as a call to it.
     is_lasting = not (timer.has_run_out or embedding.has_failed or has_joins(asked.query.filter) or has_foreign_keys(reader)
                       or ordering or body.get("showPerformanceDetails"))
     return tuple(_parts(hits, found, index_uid)), is_lasting

@@ -228,18 +228,16 @@ def query_of(
     bearer_filter = ctx.permission.search_filter(index_uid)
     value = with_bearer_filter(body.get("filter"), bearer_filter, "invalid_search_filter")
     condition = allowed_filter(value, "invalid_search_filter", ctx.services.data_folder.features)
-    query = SearchQuery(**_renamed(body, _QUERY_FIELDS), filter=condition, hybrid=_hybrid(body.get("hybrid")))
-    # Bearers with other filters get other hits. Python's form of JSON values tells them apart, and takes less time than JSON.
+    given = body.get("hybrid")
+    hybrid = None if given is None else Hybrid(given["embedder"], given["semanticRatio"])
+    query = SearchQuery(**_renamed(body, _QUERY_FIELDS), filter=condition, hybrid=hybrid)
+    # Bearers with other filters get other hits. repr() tells them apart, and is faster than JSON.
     cache_key = repr((body, bearer_filter))
     if has_pins and ctx.services.data_folder.is_enabled("dynamicSearchRules"):
         pinning = ctx.services.active_rules.of_query(index_uid)
         if pinning is not None:
             query, cache_key = replace(query, rules=pinning.rules), cache_key + pinning.cache_key
     return BearerQuery(IndexedQuery(index_uid, query, weight, position), cache_key)
-
-
-def _hybrid(given: Mapping[str, Any] | None) -> Hybrid | None:
-    return None if given is None else Hybrid(given["embedder"], given["semanticRatio"])
 
 
 def with_joins_resolved(ctx: Context, indexed: IndexedQuery, reader: Reader) -> IndexedQuery:

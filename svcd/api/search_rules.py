@@ -13,18 +13,7 @@ from svcd.base.quantities import parse_utc
 from svcd.rules import stored
 from svcd.rules.stored import INDEX_UID
 from svcd.validation import (
-    Field,
-    Param,
-    any_object,
-    array_of,
-    boolean,
-    index_uid,
-    nullable,
-    object_of,
-    parsed,
-    positive_integer,
-    query_strings,
-    string,
+    Field, Param, any_object, array_of, boolean, index_uid, nullable, object_of, parsed, positive_integer, query_strings, string,
 )
 from svcd.validation.checks import Check, Schema
 from svcd.validation.messages import STRING, FieldError, inside, invalid_value, wrong_type

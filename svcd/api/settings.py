@@ -5,7 +5,7 @@ when the task runs.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from svcd.api import shapes
@@ -13,8 +13,8 @@ from svcd.api.context import Context
 from svcd.api.routes import Fields, HandlerResult, Route, Value
 from svcd.schema import settings
 from svcd.schema.settings import Setting
-from svcd.validation.features import require
 from svcd.validation import nullable
+from svcd.validation.features import require
 
 _TAG = "Settings"
 _PATH = "/indexes/{index_uid}/settings"
@@ -54,22 +54,6 @@ def _enqueue(ctx: Context, change: Mapping[str, Any], is_reset: bool = False) ->
     return HandlerResult(202, shapes.task_summary(task))
 
 
-def _get_one(setting: Setting) -> Callable[[Context], HandlerResult]:
-    def get_one(ctx: Context) -> HandlerResult:
-        with ctx.instance.read(ctx.index_uid) as reader:
-            return HandlerResult(200, setting.shown(reader.settings.resolved))
-
-    return get_one
-
-
-def _update_one(setting: Setting) -> Callable[[Context], HandlerResult]:
-    return lambda ctx: _enqueue(ctx, {setting.name: ctx.body})
-
-
-def _reset_one(setting: Setting) -> Callable[[Context], HandlerResult]:
-    return lambda ctx: _enqueue(ctx, {setting.name: None}, is_reset=True)
-
-
 def _shape(setting: Setting) -> dict[str, Any]:
     """The schema of its value in answers: null only where that is the default."""
     return (nullable(setting.check) if setting.default is None else setting.check).describe()
@@ -78,11 +62,22 @@ def _shape(setting: Setting) -> dict[str, Any]:
 def _routes_of(setting: Setting) -> tuple[Route, Route, Route]:
     """Read, write and reset of one setting."""
     path, name = f"{_PATH}/{setting.route}", setting.name
+
+    def get_one(ctx: Context) -> HandlerResult:
+        with ctx.instance.read(ctx.index_uid) as reader:
+            return HandlerResult(200, setting.shown(reader.settings.resolved))
+
+    def update_one(ctx: Context) -> HandlerResult:
+        return _enqueue(ctx, {name: ctx.body})
+
+    def reset_one(ctx: Context) -> HandlerResult:
+        return _enqueue(ctx, {name: None}, is_reset=True)
+
     return (
-        Route("GET", path, _get_one(setting), _READ, {200: _shape(setting)}, f"Read {name}", _TAG),
-        Route(setting.method, path, _update_one(setting), _WRITE, {202: "TaskSummary"}, f"Change {name}", _TAG,
+        Route("GET", path, get_one, _READ, {200: _shape(setting)}, f"Read {name}", _TAG),
+        Route(setting.method, path, update_one, _WRITE, {202: "TaskSummary"}, f"Change {name}", _TAG,
               body=Value(nullable(setting.check), setting.code)),
-        Route("DELETE", path, _reset_one(setting), _WRITE, {202: "TaskSummary"}, f"Reset {name}", _TAG),
+        Route("DELETE", path, reset_one, _WRITE, {202: "TaskSummary"}, f"Reset {name}", _TAG),
     )
 
 

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from svcd.api.answer_members import PERFORMANCE_DETAILS, measured, milliseconds_since, performance_details, timed_slot
 from svcd.api.bodies import MAX_SEARCH_VALUES
+from svcd.api.context import Context
 from svcd.api.filters import (
     allowed_filter, filter_of_query_string, index_snapshot, read_joined, resolve_joins, with_bearer_filter,
 )
-from svcd.api.context import Context
 from svcd.api.routes import Fields, HandlerResult, Route, Text
-from svcd.api.answer_members import PERFORMANCE_DETAILS, measured, milliseconds_since, performance_details, timed_slot
 from svcd.api.search import AnswerBuilder
 from svcd.api.search_parameters import unit_interval, unit_parser
 from svcd.base import tracing
@@ -24,18 +24,7 @@ from svcd.base.json_text import dumps
 from svcd.schema.documents import checked_identifier
 from svcd.search.request import SearchQuery
 from svcd.validation import (
-    Field,
-    Param,
-    anything,
-    array_of,
-    boolean,
-    bounds,
-    nullable,
-    number,
-    parsed,
-    positive_integer,
-    query_strings,
-    string,
+    Field, Param, anything, array_of, boolean, bounds, nullable, number, parsed, positive_integer, query_strings, string,
 )
 
 if TYPE_CHECKING:
@@ -49,32 +38,28 @@ _FILTER_CODE = "invalid_similar_filter"
 
 def _similar(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
     """Raises index_not_found, invalid_similar_filter, invalid_similar_embedder, not_found_similar_id."""
+    from svcd.search.hits import LongPage  # see svcd.api.filters
+
     with ExitStack() as held:
         answer = AnswerBuilder(held)
         with measured(wanted.get("showPerformanceDetails")), timed_slot(ctx.services.searches):
             held.enter_context(index_snapshot(ctx, [ctx.index_uid]))
-            _add_answer(answer, ctx, wanted)
+            started = time.monotonic()
+            with tracing.span("search"), answer.reading(ctx, ctx.index_uid) as (reader, keep):
+                hits, total = _run(ctx, wanted, reader)
+                if isinstance(hits, LongPage):
+                    keep()
+            answer.add(b'{"hits":[')
+            if isinstance(hits, LongPage):
+                answer.add_hits(ctx, hits, {})
+            else:
+                answer.add(",".join(hits).encode())
+            rest = {"id": wanted["id"], "processingTimeMs": milliseconds_since(started), "limit": wanted["limit"],
+                    "offset": wanted["offset"], "estimatedTotalHits": total}
+            if (details := performance_details()) is not None:
+                rest[PERFORMANCE_DETAILS] = details
+            answer.add(f"],{dumps(rest)[1:]}".encode())
         return HandlerResult(200, Text(answer.body(ctx)))
-
-
-def _add_answer(answer: AnswerBuilder, ctx: Context, wanted: Mapping[str, Any]) -> None:
-    from svcd.search.hits import LongPage  # see svcd.api.filters
-
-    started = time.monotonic()
-    with tracing.span("search"), answer.reading(ctx, ctx.index_uid) as (reader, keep):
-        hits, total = _run(ctx, wanted, reader)
-        if isinstance(hits, LongPage):
-            keep()
-    answer.add(b'{"hits":[')
-    if isinstance(hits, LongPage):
-        answer.add_hits(ctx, hits, {})
-    else:
-        answer.add(",".join(hits).encode())
-    rest = {"id": wanted["id"], "processingTimeMs": milliseconds_since(started), "limit": wanted["limit"],
-            "offset": wanted["offset"], "estimatedTotalHits": total}
-    if (details := performance_details()) is not None:
-        rest[PERFORMANCE_DETAILS] = details
-    answer.add(f"],{dumps(rest)[1:]}".encode())
 
 
 def _run(ctx: Context, wanted: Mapping[str, Any], reader: Reader) -> tuple[Any, int]:
@@ -85,7 +70,9 @@ def _run(ctx: Context, wanted: Mapping[str, Any], reader: Reader) -> tuple[Any, 
     embedder, limit, offset = wanted["embedder"], wanted["limit"], wanted["offset"]
     given = allowed_filter(wanted.get("filter"), _FILTER_CODE, ctx.services.data_folder.features)
     embedder_settings(reader, embedder, "invalid_similar_embedder")
-    allowed = _filtered(ctx, reader, _bearer_filter(ctx))
+    # A document that the tenant token hides is not found, and not similar to another document.
+    rule = with_bearer_filter(None, ctx.permission.search_filter(ctx.index_uid), _FILTER_CODE)
+    allowed = _filtered(ctx, reader, allowed_filter(rule, _FILTER_CODE, ctx.services.data_folder.features))
     docid = reader.docid_of(wanted["id"])
     if docid is None or docid not in allowed:
         raise ApiError("not_found_similar_id", f"Document `{wanted['id']}` not found.")
@@ -98,12 +85,6 @@ def _run(ctx: Context, wanted: Mapping[str, Any], reader: Reader) -> tuple[Any, 
         show_ranking_score_details=bool(wanted.get("showRankingScoreDetails")),
     )
     return render_similar(reader, shown, ranking), min(len(ranking.counted), reader.settings.max_total_hits)
-
-
-def _bearer_filter(ctx: Context) -> Any:
-    """The filter of the tenant token: documents that it hides are not found, and similar to none."""
-    value = with_bearer_filter(None, ctx.permission.search_filter(ctx.index_uid), _FILTER_CODE)
-    return allowed_filter(value, _FILTER_CODE, ctx.services.data_folder.features)
 
 
 def _filtered(ctx: Context, reader: Reader, condition: Any) -> DocIds:
@@ -142,10 +123,6 @@ _FLAGS = {
 _SCORE_CODE = "invalid_similar_ranking_score_threshold"
 
 
-def _flag_fields(*names: str) -> dict[str, Field]:
-    return {name: Field(boolean, _FLAGS[name], default=False) for name in names}
-
-
 def _flag_params(*names: str) -> dict[str, Param]:
     return {name: Param(query_strings.boolean, _FLAGS[name], default=False) for name in names}
 
@@ -158,7 +135,7 @@ _BODY = Fields({  # in the order in which messages list them
     "filter": Field(anything, _FILTER_CODE),
     "embedder": Field(string, "invalid_similar_embedder", required=True, about="Whose vectors are compared."),
     "attributesToRetrieve": Field(nullable(array_of(string, bound=bounds.NAMES)), "invalid_similar_attributes_to_retrieve"),
-    **_flag_fields("retrieveVectors", *_SHOW),
+    **{name: Field(boolean, code, default=False) for name, code in _FLAGS.items()},
     "rankingScoreThreshold": Field(nullable(parsed(number, unit_interval("rankingScoreThreshold"))), _SCORE_CODE),
 }, most_values=MAX_SEARCH_VALUES)
 _PARAMS = {  # in the order in which messages list them

@@ -5,7 +5,7 @@ Server-sent events follow WHATWG HTML 9.2. A ConcurrencyLimit bounds the number 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack
 
 from svcd.http.message import PORTION, HttpError, Portions
@@ -84,7 +84,7 @@ def heartbeat() -> bytes:
 
 
 def joined_body(parts: Iterable[bytes], *, expected: int, limit: ConcurrencyLimit, held: ExitStack) -> bytes | Portions:
-    """The body made of these parts, generated on demand; other arguments as of list_body()."""
+    """The body made of these parts, generated on demand; other arguments: see list_body()."""
     return list_body(b"", parts, bytes, expected=expected, limit=limit, held=held, separator=b"")
 
 
@@ -100,23 +100,31 @@ def list_body(prefix: bytes, elements: Iterable[bytes], suffix: Callable[[], byt
     pieces = _pieces(prefix, elements, suffix, separator)
     made: list[bytes] = []
     if expected <= WHOLE:
-        if _is_all(pieces, made):
+        size = 0
+        for piece in pieces:
+            made.append(piece)
+            size += len(piece)
+            if size > WHOLE:
+                break
+        else:
             return b"".join(made)
     limit.acquire()
     release = held.pop_all()
     release.callback(limit.release)
-    return Portions(_first(made, pieces), _closing(pieces, release))
 
+    def all_pieces() -> Generator[bytes]:
+        made.reverse()
+        while made:
+            yield made.pop()  # dropped when it is sent
+        yield from pieces
 
-def _is_all(pieces: Iterator[bytes], made: list[bytes]) -> bool:
-    """Generate pieces until they are too large for a small answer; True if that was all of them."""
-    size = 0
-    for piece in pieces:
-        made.append(piece)
-        size += len(piece)
-        if size > WHOLE:
-            return False
-    return True
+    def close() -> None:
+        try:
+            pieces.close()  # before the release of the readers that the generator uses
+        finally:
+            release.close()
+
+    return Portions(all_pieces(), close)
 
 
 def _pieces(prefix: bytes, elements: Iterable[bytes], suffix: Callable[[], bytes], separator: bytes) -> Generator[bytes]:
@@ -131,21 +139,3 @@ def _pieces(prefix: bytes, elements: Iterable[bytes], suffix: Callable[[], bytes
             yield b"".join(waiting)
             waiting, size = [], 0
     yield b"".join((*waiting, suffix()))
-
-
-def _first(made: list[bytes], pieces: Iterable[bytes]) -> Generator[bytes]:
-    """The pieces that exist already, each dropped when it is sent, then the rest."""
-    made.reverse()
-    while made:
-        yield made.pop()
-    yield from pieces
-
-
-def _closing(pieces: Generator[bytes], release: ExitStack) -> Callable[[], None]:
-    def close() -> None:
-        try:
-            pieces.close()  # before the release of the readers that the generator uses
-        finally:
-            release.close()
-
-    return close

@@ -4,10 +4,9 @@ The filters of the query string are declared here; docs/tasks-and-batches.md say
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from svcd.api import shapes, waiting
@@ -40,7 +39,7 @@ def create_dump(ctx: Context) -> HandlerResult:
 
 
 def create_snapshot(ctx: Context) -> HandlerResult:
-    """Enqueue a snapshot; waiting ones are merged into one."""
+    """Enqueue a snapshot. One batch creates a single snapshot for all waiting tasks."""
     return HandlerResult(202, shapes.task_summary(ctx.queue.enqueue("snapshotCreation", None, details=None)))
 
 
@@ -69,7 +68,7 @@ def _uid(text: str) -> int:
 
 
 def _name_parser(names: tuple[str, ...], noun: str, plural: str) -> Callable[[str], str]:
-    """A parser of one of some names, in any letter case."""
+    """A parser that accepts one of these names, in any letter case."""
     by_lower_case = {name.lower(): name for name in names}
     accepted = name_list(names)
 
@@ -172,12 +171,12 @@ _CHANGE_PARAMS = {name: row.param for name, row in _CHANGE_FILTERS.items()}
 
 def task_filter(values: Mapping[str, Any]) -> TaskFilter:
     """The filter of a decoded query string. An absent parameter and `*` both mean everything."""
-    given = {row.field: values[name] for name, row in _LIST_FILTERS.items() if not _is_everything(values.get(name))}
+    given = {}
+    for name, row in _LIST_FILTERS.items():
+        value = values.get(name)
+        if not (value is None or value == STAR or isinstance(value, list) and STAR in value):
+            given[row.field] = value
     return TaskFilter(**given)
-
-
-def _is_everything(value: Any) -> bool:
-    return value is None or value == STAR or isinstance(value, list) and STAR in value
 
 
 def _list_page(ctx: Context, list_rows: Callable[..., Page[Any]], view: Callable[[Any], Any]) -> HandlerResult:
@@ -197,7 +196,7 @@ def _list_page(ctx: Context, list_rows: Callable[..., Page[Any]], view: Callable
 
 def _in_portions(ctx: Context, portion: Callable[[Queue, int, int | None], Page[Any]], view: Callable[[Any], Any],
                  limit: int, from_uid: int | None) -> HandlerResult:
-    """A long page, read in portions from one snapshot of the queue; a large one while it is sent."""
+    """A long page, read in portions from one snapshot of the queue. A large page is read while it is sent."""
     with ExitStack() as held:
         queue = held.enter_context(queue_snapshot(ctx.queue))
         page = first = portion(queue, _PORTION, from_uid)
@@ -268,7 +267,9 @@ def get_documents(ctx: Context) -> HandlerResult:
     is_waiting = task.kind == "documentAdditionOrUpdate" and task.status in ("enqueued", "processing")
     try:
         if is_waiting and task.payload is not None:
-            return HandlerResult(200, Text(_opened(ctx.queue.payload_folder / task.payload), NDJSON))
+            file = (ctx.queue.payload_folder / task.payload).open("rb")  # now, to notice a missing file before the answer begins
+            chunks = (chunk for chunk in iter(lambda: file.read(PORTION), b""))
+            return HandlerResult(200, Text(Portions(chunks, file.close), NDJSON))
     except FileNotFoundError:  # the task finished meanwhile, which deletes its documents
         pass
     raise ApiError(
@@ -276,22 +277,6 @@ def get_documents(ctx: Context) -> HandlerResult:
         f"Task `{task.uid}` does not contain any documents. Only `documentAdditionOrUpdate` tasks "
         "with the statuses `enqueued` or `processing` contain documents",
     )
-
-
-def _opened(path: Path) -> Portions:
-    """The file in portions. It is opened here, so that a missing file is noticed before the answer begins."""
-    file = path.open("rb")
-
-    def chunks() -> Generator[bytes]:
-        while chunk := file.read(PORTION):
-            yield chunk
-
-    return Portions(chunks(), file.close)
-
-
-def _original_filter(query_string: str) -> str:
-    """The percent-encoded query string, which tasks show as their `originalFilter`."""
-    return f"?{waiting.without_wait(query_string)}"
 
 
 def _change(ctx: Context, kind: str, counter: str, verb: str) -> HandlerResult:
@@ -307,7 +292,8 @@ def _change(ctx: Context, kind: str, counter: str, verb: str) -> HandlerResult:
             "`beforeStartedAt`, `afterStartedAt`, `beforeFinishedAt`, `afterFinishedAt`.",
         )
     uids = ctx.queue.matching(task_filter(ctx.query), ctx.permission.restriction)
-    details = {"matchedTasks": len(uids), counter: None, "originalFilter": _original_filter(ctx.request.query)}
+    details = {"matchedTasks": len(uids), counter: None,
+               "originalFilter": f"?{waiting.without_wait(ctx.request.query)}"}
     return HandlerResult(200, shapes.task_summary(ctx.queue.enqueue(kind, None, details=details, content={"uids": uids})))
 
 

@@ -24,8 +24,8 @@ from svcd.index.connections import sync_folder
 from svcd.validation.messages import name_list
 
 # JSON and NDJSON: cut the stream into documents and check each, holding only a window of it. The C scanner of Python steps
-# from value to value; when it fails, or when a window has something that it reads differently from serde_json (whose errors
-# clients expect), the exact scanner of svcd.base.json_text decides.
+# from value to value. When it fails, or when a window contains a text that serde_json reads differently, the exact scanner of
+# svcd.base.json_text decides: clients expect the errors of serde_json.
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 # A line end in a valid document is between tokens: inside a string it would be an error.
@@ -43,7 +43,7 @@ class NotDocuments(ValueError):
 
 
 class _Window:
-    """The part of the stream that is being looked at, and where in the stream it begins.
+    """The part of the stream that is in memory, and its place in the stream.
 
     Bytes that are not UTF-8 are kept as surrogates, so that they can be found and restored.
     """
@@ -96,7 +96,7 @@ class _Window:
         self.text, self.at, self._is_shallow = self.text[self.at:end], 0, False
 
     def next_token(self) -> str:
-        """Step over blanks: the character that follows, "" at the end of the window."""
+        """Skip blanks. Return the next character, or "" at the end of the window."""
         self.at = _BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]  # matches anywhere
         return self.text[self.at:self.at + 1]
 
@@ -105,23 +105,23 @@ class _Window:
         return self.text[start:end].encode("utf-8", "surrogateescape")
 
     def is_shallow(self) -> bool:
-        """Return whether the C scanner may read from `at` on, as the text is not too deep; True holds for all later places."""
+        """Return whether the text from `at` on is not nested too deeply for the C scanner; True holds for all later places."""
         self._is_shallow = self._is_shallow or not json_text.is_too_deep(self.encoded(self.at))
         return self._is_shallow
 
     def _place(self, at: int) -> tuple[int, int]:
-        """Line ends before a place of the text, and bytes since the last of them."""
+        """(number of line ends before a place of the text, bytes since the last line end)."""
         count = self.text.count("\n", 0, at)
         if not count:
             return self._lines, self._columns + len(self.encoded(0, at))
         return self._lines + count, len(self.encoded(self.text.rfind("\n", 0, at) + 1, at))
 
     def shifted(self, error: JsonError, start: int) -> JsonError:
-        """A fault of the text from `start` on, at its place in the stream."""
+        """An error in the text from `start` on, with its place in the stream."""
         return error.shifted(*self._place(start))
 
     def fail(self, message: str) -> NoReturn:
-        """The character at `at`, or the end, is wrong; serde_json has seen that character."""
+        """Raise a JsonError at the character at `at`, which serde_json has read, or at the end."""
         lines, columns = self._place(self.at)
         raise JsonError(message, lines + 1, columns + (self.at < len(self.text)))
 
@@ -141,7 +141,7 @@ class _Reader:
                 return
 
     def take(self, next_one: Callable[[str, int], re.Match[str] | None]) -> None:
-        """The fast path: take documents with the C scanner until one needs a closer look. Most of the time is spent here."""
+        """Take documents with the C scanner, as long as it reads them without an error. Uploads spend most of their time here."""
         text, at = self.window.text, self.window.at
         if len(text) - at > _LARGE:
             return
@@ -160,7 +160,13 @@ class _Reader:
         """Take the document that begins here; yields like `token`."""
         while (end := self._end(skim)) is None:
             yield self.lines()
-            self._read_on()
+            # Read more of the value; of an object at least up to a closing brace, since scanning it again is expensive.
+            window = self.window
+            is_object = window.text.startswith("{", window.at)
+            while True:
+                seen = len(window.text) - window.at
+                if not window.more() or not is_object or window.text.find("}", seen) >= 0:
+                    break
         if not self.window.text.startswith("{", self.window.at):
             raise NotDocuments
         self._spans.append((self.window.at, end))
@@ -170,19 +176,10 @@ class _Reader:
             self.window.narrow()
             yield lines
 
-    def _read_on(self) -> None:
-        """Read more of a value; of an object at least up to a closing brace, since scanning it again is expensive."""
-        window = self.window
-        is_object = window.text.startswith("{", window.at)
-        while True:
-            seen = len(window.text) - window.at
-            if not window.more() or not is_object or window.text.find("}", seen) >= 0:
-                return
-
     def _end(self, skim: bool) -> int | None:
-        """Where the value at the window's place ends, None when the window ends inside it."""
+        """The end of the value at the place of the window; None if the window ends inside the value."""
         window = self.window
-        # The value of a large one would be many times larger still.
+        # The decoded value of a large document would take many times its size.
         if len(window.text) - window.at > _LARGE or not window.is_shallow():
             return self._exact_end(skim)
         try:
@@ -199,7 +196,7 @@ class _Reader:
         return window.text[:end]
 
     def _exact_end(self, skim: bool) -> int | None:
-        """As `_end`, by the exact scanner; its errors count unless the window just ended too early."""
+        """Like `_end`, with the exact scanner. Its errors are raised, unless the window only ended too early."""
         window = self.window
         rest = window.encoded(window.at)
         try:
@@ -218,7 +215,10 @@ class _Reader:
         text = self.window.text
         if spans and self._is_suspicious(text[spans[0][0]:spans[-1][1]]):
             for start, end in spans:
-                self._check(start, end)
+                try:
+                    json_text.value_end(self.window.encoded(start, end), skim=True)
+                except JsonError as error:
+                    raise self.window.shifted(error, start) from None
         documents = [text[start:end] for start, end in spans]
         return [_LINE_END.sub("", text) if "\n" in text or "\r" in text else text for text in documents]
 
@@ -230,15 +230,9 @@ class _Reader:
         except UnicodeEncodeError:
             return True
 
-    def _check(self, start: int, end: int) -> None:
-        try:
-            json_text.value_end(self.window.encoded(start, end), skim=True)
-        except JsonError as error:
-            raise self.window.shifted(error, start) from None
-
 
 def ndjson_documents(chunks: Iterator[bytes]) -> Iterator[list[str]]:
-    """Documents of a stream of objects with nothing but blanks between them, some at a time.
+    """Documents of a stream of objects separated by blanks, some at a time.
 
     Raises JsonError with the place in the stream, NotDocuments for a value that is not an object.
     """
@@ -252,7 +246,7 @@ def ndjson_documents(chunks: Iterator[bytes]) -> Iterator[list[str]]:
 
 
 def json_documents(chunks: Iterator[bytes]) -> Iterator[list[str]]:
-    """Documents of one JSON text, an object or a list of objects; otherwise as `ndjson_documents`."""
+    """Documents of one JSON text, an object or a list of objects; otherwise like `ndjson_documents`."""
     reader = _Reader(chunks)
     yield from reader.token()
     window = reader.window
@@ -281,19 +275,14 @@ def _list_items(reader: _Reader) -> Iterator[list[str]]:
         if token == ",":
             window.at += 1
             yield from reader.token()
-            _check_item(window)
+            token = window.next_token()
+            if not token:
+                window.fail(json_text.EOF_VALUE)
+            if token == "]":
+                window.fail(json_text.TRAILING_COMMA)
         elif token != "]":
             window.fail(json_text.LIST_COMMA)
     window.at += 1
-
-
-def _check_item(window: _Window) -> None:
-    """After a comma, an item must follow."""
-    token = window.next_token()
-    if not token:
-        window.fail(json_text.EOF_VALUE)
-    if token == "]":
-        window.fail(json_text.TRAILING_COMMA)
 
 
 JSON, NDJSON, CSV = "application/json", "application/x-ndjson", "text/csv"
@@ -380,7 +369,7 @@ def documents_in(chunks: Iterator[bytes], content_type: str, csv_delimiter: str 
 
 
 def _write(documents: Documents, write: Callable[[bytes], None], content_type: str) -> int:
-    """Write lines; how many there were."""
+    """Write lines. Return their number."""
     count = 0
     try:
         for lines in documents:

@@ -1,4 +1,4 @@
-"""`?wait=500ms`: answers a write with its finished task, if that is finished in time (docs/http.md#waiting-for-tasks).
+"""`?wait=500ms`: answers a write with its finished task, if the task finishes in time (docs/http.md#waiting-for-tasks).
 
 Every write takes the parameter, so it is declared here and not in the table of each route. The thread waits for a
 wake-up pipe of the queue and for its client to leave at once, and reads the task when the pipe is set.
@@ -41,7 +41,7 @@ WAIT = Param(parse_duration, about="Answer the finished task with 200 if it fini
 
 
 def is_write(route: Route) -> bool:
-    """True for routes that answer the summary of a task."""
+    """Return whether a route answers with the summary of a task."""
     return _SUMMARY in route.answers.values()
 
 
@@ -56,7 +56,7 @@ def answers_of(route: Route) -> Mapping[int, Schema]:
 
 
 def extract_wait(route: Route, query: str) -> tuple[str, float]:
-    """(the query string without `wait`, the seconds that it allows; 0 without it). Raises bad_request."""
+    """(the query string without `wait`, its seconds, or 0 if it is absent). Raises bad_request."""
     if WAIT_NAME not in query or not is_write(route):
         return query, 0.0
     own = [part for part in query.split("&") if _is_wait(part)]
@@ -81,14 +81,12 @@ def wait_for_task(ctx: Context, answer: HandlerResult, seconds: float) -> Handle
     try:
         uid = answer.value["taskUid"]
         with ctx.queue.listeners.when_ended(uid) as wakeup:
-            return _finished(ctx, uid) or _finished_in_time(ctx, wakeup, seconds, uid) or answer
+            found = _finished(ctx, uid)
+            if found is None and ctx.request.wait(wakeup, seconds):  # not out of time, and the client has not left
+                found = _finished(ctx, uid)
+            return found or answer
     finally:
         limit.release()
-
-
-def _finished_in_time(ctx: Context, wakeup: Any, seconds: float, uid: int) -> HandlerResult | None:
-    """None if time runs out or the client leaves."""
-    return _finished(ctx, uid) if ctx.request.wait(wakeup, seconds) else None
 
 
 def _finished(ctx: Context, uid: int) -> HandlerResult | None:

@@ -15,7 +15,7 @@ from svcd.api.routes import Fields, HandlerResult, Route
 from svcd.api.shapes import array, record, ref
 from svcd.base.errors import ApiError
 from svcd.base.quantities import rfc3339_micro
-from svcd.instance.webhooks import LAUNCH_UUID, Notice, Webhook, merged_headers
+from svcd.instance.webhooks import LAUNCH_UUID, Webhook, merged_headers
 from svcd.tasks.views import moment_text
 from svcd.validation import Field, Param, map_of, nullable, query_strings, string
 from svcd.validation.names import parse_uuid
@@ -38,18 +38,6 @@ def path_uuid(text: str) -> str:
 def _view(webhook: Webhook) -> shapes.Json:
     return {"uuid": webhook.uuid, "isEditable": webhook.is_editable, "url": redacted_url(webhook.url),
             "headers": dict(sorted(redacted_headers(webhook.headers).items()))}
-
-
-def _failure_view(notice: Notice) -> shapes.Json:
-    return {
-        "batchUid": notice.batch_uid,
-        "tasks": notice.tasks,
-        "finishedAt": rfc3339_micro(notice.ended_at),
-        "attempts": notice.attempts,
-        "lastAttemptAt": moment_text(notice.tried_at),
-        "reason": notice.reason,
-        "givenUpAt": moment_text(notice.given_up_at),
-    }
 
 
 # Checks
@@ -140,7 +128,16 @@ def list_failures(ctx: Context) -> HandlerResult:
     webhook = ctx.instance.webhooks.require(ctx.path["uuid"])
     offset, limit = ctx.query["offset"], ctx.query["limit"]
     notices, total = ctx.instance.outbox.failures(webhook.uuid, offset, limit)
-    return HandlerResult(200, shapes.page([_failure_view(notice) for notice in notices], offset, limit, total))
+    views = [{
+        "batchUid": notice.batch_uid,
+        "tasks": notice.tasks,
+        "finishedAt": rfc3339_micro(notice.ended_at),
+        "attempts": notice.attempts,
+        "lastAttemptAt": moment_text(notice.tried_at),
+        "reason": notice.reason,
+        "givenUpAt": moment_text(notice.given_up_at),
+    } for notice in notices]
+    return HandlerResult(200, shapes.page(views, offset, limit, total))
 
 
 def replay(ctx: Context) -> HandlerResult:

@@ -346,10 +346,13 @@ class Keys:
             return ALL_PERMITTED
         if action.startswith(MASTER_ONLY):
             raise ApiError("invalid_api_key", INVALID_KEY)
-        return self._checked(token, action, index_uid)
-
-    def _checked(self, token: str, action: str, index_uid: str | None) -> Permission:
-        key, rules = self._bearer(token, action)
+        claims, rules = None, None
+        if action in OF_TENANTS:
+            claims = claims_of(token, self.value_of, self._now() // quantities.SECOND)
+        if claims is None:
+            key = self._found(token)
+        else:
+            key, rules = self._current().by_uid.get(claims.key_uid), claims.rules
         if key is None:
             raise ApiError("invalid_api_key", INVALID_KEY)
         if index_uid is not None:
@@ -359,14 +362,6 @@ class Keys:
         return Permission(
             may_create_index=key.may(_CREATES_INDEXES), indexes=None if key.is_of_every_index else key.indexes,
             rules=rules)
-
-    def _bearer(self, token: str, action: str) -> tuple[_Key | None, SearchRules | None]:
-        """(the key that a token is or is signed with, the rules if it is a tenant token)."""
-        if action in OF_TENANTS:
-            claims = claims_of(token, self.value_of, self._now() // quantities.SECOND)
-            if claims is not None:
-                return self._current().by_uid.get(claims.key_uid), claims.rules
-        return self._found(token), None
 
     def _found(self, value: str) -> _Key | None:
         """The stored key that has this value. The duration of the lookup reveals nothing about other values."""

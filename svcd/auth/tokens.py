@@ -65,7 +65,13 @@ def claims_of(token: str, secret_of: Callable[[str], str], now_s: int) -> Claims
         raise _undecodable("InvalidAlgorithm") from None
     except jwt.InvalidTokenError:
         raise _undecodable("InvalidSignature") from None
-    _check_time(claims, now_s)
+    if claims.expires_at is not None and now_s > claims.expires_at:
+        raise ApiError("invalid_api_key", f"Tenant token expired. Was valid up to `{claims.expires_at}` and "
+                                          f"we're now `{now_s}`.")
+    if claims.begins_at is not None and now_s + _CLOCKS_DIFFER_S < claims.begins_at:
+        raise _undecodable("ImmatureSignature")
+    if claims.has_audience:
+        raise _undecodable("InvalidAudience")
     return claims
 
 
@@ -75,16 +81,6 @@ def _signatures() -> Any:
     import jwt
 
     return jwt.PyJWS()
-
-
-def _check_time(claims: Claims, now_s: int) -> None:
-    if claims.expires_at is not None and now_s > claims.expires_at:
-        raise ApiError("invalid_api_key", f"Tenant token expired. Was valid up to `{claims.expires_at}` and "
-                                          f"we're now `{now_s}`.")
-    if claims.begins_at is not None and now_s + _CLOCKS_DIFFER_S < claims.begins_at:
-        raise _undecodable("ImmatureSignature")
-    if claims.has_audience:
-        raise _undecodable("InvalidAudience")
 
 
 def _undecodable(reason: str) -> ApiError:
@@ -123,20 +119,13 @@ def _claims(payload: bytes) -> Claims:
 
 def _rules(value: Any) -> SearchRules:
     """A list of patterns, or a map of patterns to null or an object that may have a filter."""
-    pairs = [(pattern, None) for pattern in value] if isinstance(value, list) else None
-    if isinstance(value, dict):
-        pairs = [(pattern, _filter(rule)) for pattern, rule in value.items()]
-    if pairs is None or not all(isinstance(pattern, str) and _is_pattern(pattern) for pattern, _ in pairs):
+    rules = dict.fromkeys(value) if isinstance(value, list) and all(isinstance(each, str) for each in value) else None
+    if isinstance(value, dict) and all(rule is None or isinstance(rule, dict) and rule.keys() <= {"filter"}
+                                       for rule in value.values()):
+        rules = {pattern: (rule or {}).get("filter") for pattern, rule in value.items()}
+    if rules is None or not all(map(_is_pattern, rules)):
         raise _Unfit(_NO_RULES, is_inner=False)
-    return dict(pairs)
-
-
-def _filter(rule: Any) -> Any:
-    if rule is None:
-        return None
-    if not isinstance(rule, dict) or not rule.keys() <= {"filter"}:
-        raise _Unfit(_NO_RULES, is_inner=False)
-    return rule.get("filter")
+    return rules
 
 
 def _is_pattern(text: str) -> bool:
