@@ -1,4 +1,4 @@
-"""Can the result lists of several queries be merged? Compares the kinds of rules that order each list.
+"""Decide whether the result lists of several queries can be merged: compare the kinds of rules that order each list.
 
 See docs/search.md#compatible-orders. Messages, including the notes on what the canonical form changed, are those of the
 reference engine.
@@ -21,11 +21,11 @@ _UNNAMED = "default"  # the name of a distance sort in messages
 
 @dataclass(frozen=True, slots=True)
 class QueryOrder:
-    """What decides the order of the hits of one query.
+    """The settings and parameters that decide the order of the hits of one query.
 
     number: of the query in the request, from 0. ranking_rules: the setting. sort: parsed `sort` of the request, None without.
-    keeps_all_words: is the matching strategy `all`? has_text: False for a placeholder search. is_semantic: is it a search by
-    vectors alone, which has one relevancy rule?
+    keeps_all_words: the matching strategy is `all`. has_text: False for a placeholder search. is_semantic: a search by vectors
+    alone, which has one relevancy rule.
     """
 
     number: int
@@ -49,13 +49,13 @@ class Incompatible(ValueError):
 
 
 class Compatibility:
-    """Compares queries, one after another, with the longest order so far."""
+    """Compares queries, one after the other, with the longest order so far."""
 
     def __init__(self) -> None:
         self._longest: _Order | None = None
 
     def add(self, query: QueryOrder) -> None:
-        """Check one more query. Raises Incompatible."""
+        """Check a query. Raises Incompatible."""
         order, longest = _Order.of(query), self._longest
         if longest is None:
             self._longest = order
@@ -63,21 +63,15 @@ class Compatibility:
         for before, now in zip(longest.steps, order.steps):
             reason = _reason(before.kind, now.kind)
             if reason:
-                raise Incompatible(_message(longest, order, before, now, reason))
+                raise Incompatible(
+                    f"The results of queries #{longest.query.number} and #{order.query.number} are incompatible: \n"
+                    f"  1. {before.text}\n  2. {now.text}\n  - {reason}\n{longest.notes()}{order.notes()}")
         if len(longest.steps) <= len(order.steps):
             self._longest = order
 
 
-def _message(before: _Order, now: _Order, step_before: Step, step_now: Step, reason: str) -> str:
-    numbers = f"#{before.query.number} and #{now.query.number}"
-    return (
-        f"The results of queries {numbers} are incompatible: \n"
-        f"  1. {step_before.text}\n  2. {step_now.text}\n  - {reason}\n{before.notes()}{now.notes()}"
-    )
-
-
 def _reason(left: str, right: str) -> str:
-    """Why steps of two kinds cannot be compared; "" if they can."""
+    """Return why steps of two kinds cannot be compared; "" if they can."""
     if left == right:
         return ""
     if RELEVANCY in (left, right):
@@ -92,7 +86,7 @@ def _reason(left: str, right: str) -> str:
 
 @dataclass(slots=True)
 class _Order:
-    """The steps of one query, and the changes that made its rules canonical, as sentences."""
+    """The steps of one query, and the changes to its rules (as sentences) that made them canonical."""
 
     query: QueryOrder
     steps: Sequence[Step]
@@ -107,7 +101,7 @@ class _Order:
         return cls(query, list(_steps(query, canonical)), canonical.changes)
 
     def notes(self) -> str:
-        """The note about changes in a message, "" if there were none."""
+        """Return the note about changes for a message, "" without changes."""
         if not self.changes:
             return ""
         header = f"  - note: The ranking rules of query #{self.query.number} were modified during canonicalization:\n"
@@ -124,8 +118,8 @@ class _CanonicalRules:
     """The canonical form of ranking rules, built entry by entry.
 
     rules: the entries that remain. sort: the remaining expressions that replace `sort`. changes: sentences for messages.
-    As in the reference engine, a duplicate is named as at its first occurrence, and `words` is reported as removed after it
-    was prepended although it stays.
+    As in the reference engine, a message names a duplicate as it is written at its first occurrence, and reports `words` as
+    removed after it was prepended, although it stays.
     """
 
     query: QueryOrder
@@ -145,16 +139,24 @@ class _CanonicalRules:
         if entry == _SORT:
             self._add_sort(number, position)
         elif ":" in entry:
-            self._add_once(entry, _sorted_field(entry), position)
+            self._add_once(entry, _key(entry.rpartition(":")[0]), position)
         elif self.query.is_semantic:
             self._add_relevancy_of_vectors(entry, position)
         elif not self.query.has_text:
             self.changes.append(f"Removed relevancy rule `{entry}` at position {position}"
                                 " because the query is a placeholder search (`q`: \"\")")
         elif entry == _WORDS:
-            self._add_words(position)
+            is_all = self.query.keeps_all_words
+            if is_all or (self._is_prepended and _WORDS not in self._seen):
+                reason = "`query.matchingWords` is set to `all`" if is_all else "it was previously prepended"
+                self.changes.append(f"Removed rule `{_WORDS}` at position {position} because {reason}")
+            if not is_all:
+                self._add_once(_WORDS, _WORDS, position)
         else:
-            self._prepend_words(entry, position)
+            if _WORDS not in self._seen and not self.query.keeps_all_words and not self._is_prepended:
+                self._is_prepended = True
+                self.rules.append(_WORDS)
+                self.changes.append(f"Prepended rule `{_WORDS}` before first relevancy rule `{entry}` at position {position}")
             self._add_once(entry, entry, position)
 
     def _add_once(self, entry: str, key: str, position: str) -> None:
@@ -163,7 +165,7 @@ class _CanonicalRules:
             self.rules.append(entry)
 
     def _is_duplicate(self, key: str, position: str) -> bool:
-        """Was the rule seen before? If so, that is noted as a change."""
+        """Return whether the rule was seen before; if so, record its removal as a change."""
         if key not in self._seen:
             return False
         name, first = self._seen[key]
@@ -171,7 +173,7 @@ class _CanonicalRules:
         return True
 
     def _add_relevancy_of_vectors(self, entry: str, position: str) -> None:
-        """The first relevancy rule stands for vectors; later ones are removed, and after a sort rule all that follows."""
+        """Keep the first relevancy rule, in place of vectors; remove later ones, and after a sort rule all following rules."""
         if self._vector_position is None:
             self._vector_position = position
             self.rules.append(entry)
@@ -183,20 +185,6 @@ class _CanonicalRules:
             self.changes.append(f"Removed relevancy rule `{entry}` at position {position} because the query is a vector search"
                                 f" and `vector` was already inserted at position {self._vector_position}")
 
-    def _add_words(self, position: str) -> None:
-        is_all = self.query.keeps_all_words
-        if is_all or (self._is_prepended and _WORDS not in self._seen):
-            reason = "`query.matchingWords` is set to `all`" if is_all else "it was previously prepended"
-            self.changes.append(f"Removed rule `{_WORDS}` at position {position} because {reason}")
-        if not is_all:
-            self._add_once(_WORDS, _WORDS, position)
-
-    def _prepend_words(self, entry: str, position: str) -> None:
-        if _WORDS not in self._seen and not self.query.keeps_all_words and not self._is_prepended:
-            self._is_prepended = True
-            self.rules.append(_WORDS)
-            self.changes.append(f"Prepended rule `{_WORDS}` before first relevancy rule `{entry}` at position {position}")
-
     def _add_sort(self, number: int, position: str) -> None:
         if self._is_duplicate(_SORT, position):
             return
@@ -205,34 +193,27 @@ class _CanonicalRules:
         else:
             self._add_once(_SORT, _SORT, position)
             for among, rule in enumerate(self.query.sort):
-                self._add_expression(rule, f"#{among} in `query.sort` (as `sort` is {position})")
-
-    def _add_expression(self, rule: SortRule, position: str) -> None:
-        key = _key(rule.field)
-        if not self._is_duplicate(key, position):
-            field_name = "_geo(..)" if rule.point else rule.field
-            self._seen[key] = f"{field_name}:{'asc' if rule.is_ascending else 'desc'}", position
-            self.sort.append(rule)
+                expression_position, key = f"#{among} in `query.sort` (as `sort` is {position})", _key(rule.field)
+                if not self._is_duplicate(key, expression_position):
+                    name = f"{'_geo(..)' if rule.point else rule.field}:{'asc' if rule.is_ascending else 'desc'}"
+                    self._seen[key] = name, expression_position
+                    self.sort.append(rule)
 
 
 def _key(field: str) -> str:
-    """The key of a sort field; the colon keeps it apart from names of relevancy rules."""
+    """Return the key of a sort field, whose colon distinguishes it from names of relevancy rules."""
     return f"{field}:"
-
-
-def _sorted_field(entry: str) -> str:
-    return _key(entry.rpartition(":")[0])
-
-
-def _sort_name(rule: SortRule) -> str:
-    return _UNNAMED if rule.point else f"on field `{rule.field}`"
 
 
 # steps
 
+_SORT_KINDS: Mapping[tuple[bool, bool], str] = {  # (by distance, ascending): kind
+    (False, True): ASCENDING, (False, False): DESCENDING, (True, True): GEO_ASCENDING, (True, False): GEO_DESCENDING,
+}
+
 
 def _steps(query: QueryOrder, canonical: _CanonicalRules) -> Iterator[Step]:
-    """The steps: sort expressions in place of `sort`, neighbouring relevancy rules as one step."""
+    """Yield the steps: sort expressions in place of `sort`, neighbouring relevancy rules as one step."""
     first = last = None  # indexes of the current run of relevancy rules
     for number, entry in enumerate(canonical.rules):
         if entry != _SORT and ":" not in entry:
@@ -241,7 +222,13 @@ def _steps(query: QueryOrder, canonical: _CanonicalRules) -> Iterator[Step]:
         if first is not None and (entry != _SORT or canonical.sort):
             yield _relevancy(query, canonical.rules, first, last or first)
             first = None
-        yield from _sort_steps(query, canonical.sort, number) if entry == _SORT else (_custom(query, entry, number),)
+        if entry != _SORT:
+            yield _step(query, ASCENDING if entry.endswith(":asc") else DESCENDING, str(number), entry)
+            continue
+        for among, rule in enumerate(canonical.sort):
+            kind = _SORT_KINDS[rule.point is not None, rule.is_ascending]
+            name = _UNNAMED if rule.point else f"on field `{rule.field}`"
+            yield _step(query, kind, str(number), name, f".sort[{among}]")
     if first is not None:
         yield _relevancy(query, canonical.rules, first, last or first)
 
@@ -249,21 +236,6 @@ def _steps(query: QueryOrder, canonical: _CanonicalRules) -> Iterator[Step]:
 def _relevancy(query: QueryOrder, rules: Sequence[str], first: int, last: int) -> Step:
     which = str(first) if first == last else f"{first}..={last}"
     return _step(query, RELEVANCY, which, ", ".join(rules[first:last + 1]))
-
-
-def _custom(query: QueryOrder, entry: str, number: int) -> Step:
-    return _step(query, ASCENDING if entry.endswith(":asc") else DESCENDING, str(number), entry)
-
-
-_SORT_KINDS: Mapping[tuple[bool, bool], str] = {  # (by distance, ascending): kind
-    (False, True): ASCENDING, (False, False): DESCENDING, (True, True): GEO_ASCENDING, (True, False): GEO_DESCENDING,
-}
-
-
-def _sort_steps(query: QueryOrder, sort: Sequence[SortRule], number: int) -> Iterator[Step]:
-    for among, rule in enumerate(sort):
-        kind = _SORT_KINDS[rule.point is not None, rule.is_ascending]
-        yield _step(query, kind, str(number), _sort_name(rule), f".sort[{among}]")
 
 
 def _step(query: QueryOrder, kind: str, which: str, names: str, expression: str = "") -> Step:

@@ -1,4 +1,4 @@
-"""Facets of a federated search: counted index by index, added to those of remotes (docs/search.md#facets-of-a-federation)."""
+"""Count the facets of a federated search index by index, and add those of remotes (docs/search.md#facets-of-a-federation)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -7,15 +7,7 @@ from typing import Any
 
 from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
-from svcd.facets.distribution import (
-    FacetOrders,
-    Facets,
-    facets_of,
-    merged_facets,
-    number_text,
-    subtract,
-    subtract_values,
-)
+from svcd.facets.distribution import FacetOrders, Facets, facets_of, merged_facets, number_text, subtract, subtract_values
 from svcd.facets.fields import check_facets
 from svcd.query.reader import Reader
 from svcd.schema.field_values import normal_form
@@ -27,8 +19,8 @@ from svcd.search.request import Federation
 class FederatedFacets:
     """Counts the facets of a federated search, index by index. counted: index uid -> its facets.
 
-    Call open() when an index is opened, count() with the documents found, check_others() once, add_remote() if there are remotes;
-    at last reject() or reject_remote() for each hit that is dropped.
+    Call open() when an index is opened, count() with the documents found, check_others() once, add_remote() if there are remotes,
+    and finally reject() or reject_remote() for each hit that is dropped.
     """
 
     def __init__(self, federation: Federation) -> None:
@@ -39,7 +31,7 @@ class FederatedFacets:
         self._faceting: dict[str, Faceting] = {}
 
     def open(self, index_uid: str, reader: Reader) -> None:
-        """Raises invalid_multi_search_facet_order if merged facets are ordered differently in this index."""
+        """Register an index. Raises invalid_multi_search_facet_order if merged facets have another order in it."""
         with self._error_context(index_uid):
             self._check_order(index_uid, reader)
 
@@ -51,7 +43,7 @@ class FederatedFacets:
                 self.counted[index_uid] = facets_of(reader, patterns, docids)
 
     def check_others(self, opened: Mapping[str, Any], read: Callable[[str], Reader]) -> None:
-        """Check the facets of indexes without a query; such an index must exist too. Raises as open() and count()."""
+        """Check the facets of indexes without a query; these indexes must exist. Raises as open() and count()."""
         for index_uid in sorted(self._patterns.keys() - opened.keys()):
             with self._error_context(index_uid, f"\n - Note: index `{index_uid}` is not used in queries"):
                 reader = read(index_uid)
@@ -59,7 +51,7 @@ class FederatedFacets:
                 check_facets(reader.settings, self._patterns[index_uid] or ())
 
     def add_remote(self, remotes: Iterable[Mapping[str, Facets]]) -> None:
-        """Add the counts of remotes; the values of an index that is known here get its order and its limit."""
+        """Add the counts of remotes; the values of an index that exists here get its order and its limit."""
         by_index: dict[str, list[Facets]] = {}
         for remote in remotes:
             for index_uid, facets in remote.items():
@@ -77,7 +69,7 @@ class FederatedFacets:
         self.counted = dict(sorted(self.counted.items()))
 
     def reject(self, index_uid: str, reader: Reader, docid: int) -> None:
-        """Subtract the values of a document that was counted, but rejected by distinct."""
+        """Subtract the values of a document that was counted, then rejected by distinct."""
         if index_uid in self.counted:
             subtract(self.counted[index_uid], reader, docid)
 
@@ -87,7 +79,9 @@ class FederatedFacets:
             return
         parts = list(documents)
         for field, shown in self.counted[index_uid].distribution.items():
-            values = set(map(_shown_form, values_at(parts, field)))
+            # Values as a distribution shows them, except that texts are in normal form.
+            values = {normal_form(value) if isinstance(value, str) else ("true" if value else "false")
+                      if isinstance(value, bool) else number_text(float(value)) for value in values_at(parts, field)}
             subtract_values(shown, [text for text in shown if text in values or normal_form(text) in values])
 
     def _check_order(self, index_uid: str, reader: Reader) -> None:
@@ -98,7 +92,7 @@ class FederatedFacets:
 
     @contextmanager
     def _error_context(self, index_uid: str, note: str = "") -> Iterator[None]:
-        """Errors in this block name the facets of the index in their message; those of a single search do not."""
+        """Name the facets of the index in the messages of errors in this block, except those of a single search."""
         try:
             yield
         except ApiError as error:
@@ -107,10 +101,4 @@ class FederatedFacets:
             located = error.inside(f"Inside `.federation.facetsByIndex.{index_uid}`")
             located.message += note
             raise located from None
-
-
-def _shown_form(value: str | int | float) -> str:
-    """A value as a distribution shows it, except that texts are in normal form."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return normal_form(value) if isinstance(value, str) else number_text(float(value))
+            raise located from None

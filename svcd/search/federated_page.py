@@ -1,4 +1,4 @@
-"""Renders the page of a federated search: each hit by the options of its own query, and with the member `_federation`.
+"""Render the page of a federated search: each hit by the options of its own query, with the member `_federation`.
 
 Source: docs/search.md#federation.
 """
@@ -13,22 +13,12 @@ from svcd.base.json_text import dumps, loads
 from svcd.query.reader import Reader
 from svcd.ranking.bucket_sort import Hit
 from svcd.ranking.scores import VectorSorted
-from svcd.search.hits import (
-    LongPage,
-    RepeatedValues,
-    average_hit_size,
-    federation_member,
-    is_long,
-    page_of_texts,
-    plain_documents,
-    render_hits,
-    without_ranking_hits,
-)
+from svcd.search.hits import (MAX_PAGE_BYTES, LongPage, RepeatedValues, average_hit_size, federation_member, page_of_texts,
+                              plain_documents, render_hits, without_ranking_hits)
 from svcd.search.keyword import Found
-from svcd.search.matches import FormattingBudget
 from svcd.search.merge_order import MergeKey, merge_keys
 from svcd.search.proxied_hits import FEDERATION, WEIGHTED_SCORE, ExtraDocuments, members_for_caller
-from svcd.search.request import Federation, IndexedQuery
+from svcd.search.request import Federation, FormattingBudget, IndexedQuery
 from svcd.search.stored_strings import LongStrings
 
 if TYPE_CHECKING:
@@ -50,7 +40,7 @@ class NumberedQuery(NamedTuple):
 
 
 class QueryResult(NamedTuple):
-    """What one query found. budget: of formatting its hits."""
+    """The result of one query. budget: for formatting its hits."""
 
     query: NumberedQuery
     reader: Reader
@@ -58,12 +48,12 @@ class QueryResult(NamedTuple):
     budget: FormattingBudget
 
     def hits(self) -> list[MergedHit]:
-        """The hits that no rule has pinned, with their merge keys."""
+        """Return the organic hits, with their merge keys."""
         position, key = self.query.position, merge_keys(self.query.indexed.weight)
         return [MergedHit(hit, key(hit.details), position, self) for hit in self._split()[0]]
 
     def pins(self) -> list[tuple[int, MergedHit]]:
-        """The pinned hits with the positions that their rules ask for; nothing compares them with others."""
+        """Return the pinned hits with the positions that their rules ask for; nothing compares them with other hits."""
         key, number = MergeKey((), self.query.indexed.weight), self.query.position
         return [(position, MergedHit(hit, key, number, self)) for position, hit in self._split()[1]]
 
@@ -78,7 +68,7 @@ class QueryResult(NamedTuple):
 class MergedHit(NamedTuple):
     """A hit of one of the queries.
 
-    number: of the query; decides between equal hits. source: the QueryResult that it comes from.
+    number: of the query; decides between equal hits. source: the QueryResult that the hit comes from.
     """
 
     hit: Hit
@@ -88,11 +78,11 @@ class MergedHit(NamedTuple):
 
     @property
     def is_semantic(self) -> bool:
-        """Was it found by its vector?"""
+        """Whether the hit was found by its vector."""
         return any(isinstance(detail, VectorSorted) for detail in self.hit.details)
 
     def parts(self) -> list[Mapping[str, Any]]:
-        """Its document."""
+        """Return its document."""
         (text,) = self.source.reader.documents([self.hit.docid])
         return [loads(text)]
 
@@ -105,7 +95,7 @@ class FederatedPage:
         self._remote = {} if remotes is None else {"remote": remotes.own_name}
 
     def texts(self, hits: Sequence[MergedHit | RemoteHit]) -> Sequence[str]:
-        """The texts of hits of this instance and of remotes."""
+        """Return the texts of hits of this instance and of remotes."""
         own = [hit for hit in hits if isinstance(hit, MergedHit)]
         if len(own) == len(hits):
             return self._own_texts(own)
@@ -113,17 +103,21 @@ class FederatedPage:
         return [next(rendered) if isinstance(hit, MergedHit) else hit.text() for hit in hits]
 
     def _own_texts(self, hits: Sequence[MergedHit]) -> Sequence[str]:
-        """The JSON texts of a page; a long page holds docids and scores only, and is rendered on access."""
+        """Return the JSON texts of a page; a long page holds docids and scores only, and is rendered on access."""
         sources: Collection[QueryResult] = {each.source.query.number: each.source for each in hits}.values()
-
-        def size() -> int:
-            return max(average_hit_size(source.reader, source.query.indexed.query) for source in sources)
-
+        size = 0
+        if len(hits) > 1:
+            size = max(average_hit_size(source.reader, source.query.indexed.query) for source in sources)
         long_strings = LongStrings()
-        if not is_long(len(hits), size):
+        if len(hits) * size <= MAX_PAGE_BYTES:
             return page_of_texts(self._render(hits, long_strings), long_strings)
         docids, scores = array("I", (each.hit.docid for each in hits)), array("d", (each.key.score for each in hits))
-        details = RepeatedValues([each.hit.details if self._needs_details(each.source) else () for each in hits])
+        needs_details = set()  # numbers of queries
+        for each in sources:
+            query = each.query.indexed.query
+            if self._federation.is_proxied or query.show_ranking_score or query.show_ranking_score_details:
+                needs_details.add(each.query.number)
+        details = RepeatedValues([each.hit.details if each.source.query.number in needs_details else () for each in hits])
         light = {each.query.number: each._replace(found=without_ranking_hits(each.found)) for each in sources}
         numbers = array("I", (each.source.query.number for each in hits))
 
@@ -135,42 +129,36 @@ class FederatedPage:
             long_strings.clear()
             return self._render(list(map(hit_at, range(first, end))), long_strings)
 
-        return LongPage(len(hits), size(), render_between, long_strings)
-
-    def _needs_details(self, result: QueryResult) -> bool:
-        query = result.query.indexed.query
-        return self._federation.is_proxied or query.show_ranking_score or query.show_ranking_score_details
+        return LongPage(len(hits), size, render_between, long_strings)
 
     @tracing.span(LOCAL)
     def _render(self, hits: Sequence[MergedHit], long_strings: LongStrings) -> list[str]:
-        """The JSON texts of hits, each rendered by the options of its own query."""
-        return _by_query(hits, lambda result, some: render_hits(
-            result.reader, result.query.indexed.query, result.found, [each.hit for each in some], result.budget,
-            long_strings, self._federation_members(result, some)))
+        """Return the JSON texts of hits, each rendered by the options of its own query."""
+        def render(result: QueryResult, some: Sequence[MergedHit]) -> Sequence[str]:
+            index_uid, query, weight = result.query.indexed.index_uid, result.query.indexed.query, result.query.indexed.weight
+            own = {"indexUid": index_uid, "queriesPosition": result.query.position}
+            members = [{**own, WEIGHTED_SCORE: each.key.score, **self._remote} for each in some]
+            if self._federation.is_proxied:  # the caller needs the values to compare the hits by
+                extra = ExtraDocuments(result.reader, index_uid, query, self._federation)
+                for member, each in zip(members, some):
+                    member.update(members_for_caller(each.hit.details, weight, extra.of(each.hit.docid)))
+            texts = [dumps({FEDERATION: member})[1:-1] for member in members]
+            found = [each.hit for each in some]
+            return render_hits(result.reader, query, result.found, found, result.budget, long_strings, texts)
+
+        return _by_query(hits, render)
 
     def plain_documents(self, hits: Sequence[MergedHit | RemoteHit], shows_source: bool) -> list[str]:
-        """The documents of hits as a reranking gets them. shows_source: with the member `_federation`."""
+        """Return the documents of hits as a reranking gets them. shows_source: with the member `_federation`."""
         own = iter(_by_query([hit for hit in hits if isinstance(hit, MergedHit)], lambda result, some: plain_documents(
             result.reader, result.query.indexed.query, result.found, [each.hit for each in some],
             [federation_member(result.query.indexed.index_uid, each.number, each.key.score) for each in some]
             if shows_source else ())))
         return [next(own) if isinstance(hit, MergedHit) else hit.plain_document(shows_source) for hit in hits]
 
-    def _federation_members(self, result: QueryResult, hits: Sequence[MergedHit]) -> list[str]:
-        """For each of the hits of a query, the member `_federation` as text: index, query, weighted score, and where it comes
-        from or how it compares."""
-        index_uid, query, weight = result.query.indexed.index_uid, result.query.indexed.query, result.query.indexed.weight
-        own = {"indexUid": index_uid, "queriesPosition": result.query.position}
-        members = [{**own, WEIGHTED_SCORE: each.key.score, **self._remote} for each in hits]
-        if self._federation.is_proxied:
-            extra = ExtraDocuments(result.reader, index_uid, query, self._federation)
-            for member, each in zip(members, hits):
-                member.update(members_for_caller(each.hit.details, weight, extra.of(each.hit.docid)))
-        return [dumps({FEDERATION: member})[1:-1] for member in members]
-
 
 def _by_query(hits: Sequence[MergedHit], render: Callable[[QueryResult, Sequence[MergedHit]], Sequence[str]]) -> list[str]:
-    """The texts of hits in their order; render: makes those of the hits of one query."""
+    """Return the texts of hits in their order. render: makes the texts of the hits of one query."""
     places: dict[int, list[int]] = {}  # number of a query -> the places of its hits
     for place, each in enumerate(hits):
         places.setdefault(each.source.query.number, []).append(place)

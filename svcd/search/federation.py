@@ -1,11 +1,11 @@
-"""Federated search: runs several queries and merges their hits into one list (docs/search.md#federation).
+"""Run a federated search: several queries, with their hits merged into one list (docs/search.md#federation).
 
 For each index in byte order of uid: check that the queries can be merged, run them, merge their lists, count facets; then
 wait for remotes, merge the lists of all indexes and remotes, and cut the page.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -20,15 +20,15 @@ from svcd.search.federated_facets import FederatedFacets
 from svcd.search.federated_page import LOCAL, FederatedPage, MergedHit, NumberedQuery, QueryResult
 from svcd.search.hits import reranked
 from svcd.search.keyword import DistinctFilter
-from svcd.search.kinds import Kind, Search
 from svcd.search.merge_order import merged
 from svcd.search.request import Embed, Federation, IndexedQuery, Reranking, SearchResult, no_embedding
-from svcd.search.search import Timer, cutoff_ms, formatting_budget, ranking_limits, required_hits
+from svcd.search.search import Kind, Search, Timer, ranking_limits, required_hits, start_clocks
 
 if TYPE_CHECKING:
-    from svcd.search.remote_hits import RemoteHit, RemoteResult, Remotes
+    from svcd.search.remote_hits import RemoteHit, Remotes
 
-# Hits that the queries of a request rank together, as all are held until they are merged; one query of each index always may.
+# The most hits that the queries of a request may rank together, because all are held until they are merged. A single query of
+# each index is always allowed.
 MAX_RANKED = 200_000
 
 H = TypeVar("H", bound="MergedHit | RemoteHit")
@@ -41,11 +41,13 @@ def federated(
     """Run several queries, and return the requested page of their merged hits.
 
     read: index uid -> its reader, called once for each index. embed: makes vectors of queries. remotes: those that take part.
-    reranking: orders the hits of the page but for pins. Raises what read raises, the codes of search parameters, and
+    reranking: orders the hits of the page, except pins. Raises the errors of `read`, the codes of search parameters, and
     invalid_multi_search_query_ranking_rules; messages begin with the number of the query.
     """
     tracing.begin("partition queries")
-    by_index = _by_index(queries)
+    by_index: dict[str, list[NumberedQuery]] = {}
+    for number, indexed in enumerate(queries):
+        by_index.setdefault(indexed.index_uid, []).append(NumberedQuery(number, indexed))
     tracing.end()
     compatibility, facets = Compatibility(), FederatedFacets(federation)
     lists: list[Sequence[MergedHit | RemoteHit]] = []
@@ -75,39 +77,34 @@ def federated(
     lists += [each.hits for each in remote_results]
     kept, rejected = _split_distinct(merged(lists), federation.distinct if len(lists) > 1 else None)
     for hit in rejected:
-        _reject(hit, facets)
+        if isinstance(hit, MergedHit):
+            facets.reject(hit.source.query.indexed.index_uid, hit.source.reader, hit.hit.docid)
+        else:
+            facets.reject_remote(hit.index_uid, hit.parts())
     first, end = federation.window
     pins: list[tuple[int, MergedHit | RemoteHit]] = [pin for each in found for pin in each.pins()]
     pins += [pin for each in remote_results for pin in each.pins()]
     pages = FederatedPage(federation, remotes)
     if reranking is not None:
         kept = reranked(kept, federation.window, reranking, lambda some: pages.plain_documents(some, reranking.shows_source))
-    page = _with_pins(kept, pins, end)[first:end]
+    if pins:
+        from svcd.search.pins import by_position, placed  # imported late: most instances have no search rules
+
+        kept = placed(kept, by_position(pins), end)
+    page = kept[first:end]
     total += sum(each.total for each in remote_results) - len(rejected)
     semantic_hits = sum(hit.is_semantic for hit in page) if any(each.found.is_semantic for each in found) else None
+    vectors: dict[int, Sequence[float]] = {number: vector for each in remote_results
+                                           for number, vector in each.query_vectors.items()}
+    vectors |= {result.query.position: result.found.vector for result in found
+                if result.query.indexed.query.retrieve_vectors and result.found.vector is not None}
     return SearchResult(pages.texts(page), federation.pagination(total), facets.counted, semantic_hits,
-                        _query_vectors(found, remote_results))
-
-
-def _by_index(queries: Sequence[IndexedQuery]) -> dict[str, list[NumberedQuery]]:
-    by_index: dict[str, list[NumberedQuery]] = {}
-    for number, indexed in enumerate(queries):
-        by_index.setdefault(indexed.index_uid, []).append(NumberedQuery(number, indexed))
-    return by_index
-
-
-def _query_vectors(results: Iterable[QueryResult], remotes: Iterable[RemoteResult]) -> Mapping[int, Sequence[float]]:
-    """Number of a query -> its vector, of those that retrieve vectors."""
-    vectors: dict[int, Sequence[float]] = {number: vector for each in remotes for number, vector in each.query_vectors.items()}
-    for each in results:
-        if each.query.indexed.query.retrieve_vectors and each.found.vector is not None:
-            vectors[each.query.position] = each.found.vector
-    return dict(sorted(vectors.items()))
+                        dict(sorted(vectors.items())))
 
 
 @contextmanager
 def _error_context(query: NumberedQuery, federation: Federation) -> Iterator[None]:
-    """Errors in this block name the query in their message, unless it is a single search."""
+    """Name the query in the messages of errors in this block, unless it is a single search."""
     try:
         yield
     except ApiError as error:
@@ -123,42 +120,34 @@ def _run_queries(
     embed: Embed,
 ) -> list[QueryResult]:
     """Run the queries of one index, in the order of the request."""
-    expired, budget = timer(cutoff_ms(reader)), formatting_budget(reader, timer)
+    expired, budget = start_clocks(reader, timer)
     results = []
-    for each in queries:
-        with _error_context(each, federation):
-            wanted = _search_of(reader, each.indexed, federation, embed)
-            _check_order(reader, each, wanted.kind, compatibility)
-            limits = ranking_limits(reader, wanted.query, federation)
-            found = wanted.run(limits, expired, each.indexed.index_uid)
-            results.append(QueryResult(each, reader, found, budget))
+    for numbered in queries:
+        with _error_context(numbered, federation):
+            indexed, query = numbered.indexed, numbered.indexed.query
+            if federation.distinct is not None:
+                query = replace(query, distinct=federation.distinct)
+            wanted = Search.of(reader, query, embed)
+            try:
+                sort = None if query.sort is None else list(map(parse_rule, query.sort))
+                compatibility.add(QueryOrder(
+                    numbered.position, indexed.index_uid, reader.settings.ranking_rules, sort,
+                    query.matching_strategy == "all", bool(query.q), wanted.kind is Kind.SEMANTIC))
+            except SortError as error:
+                raise ApiError("invalid_search_sort", str(error)) from None
+            except Incompatible as error:
+                raise ApiError("invalid_multi_search_query_ranking_rules", str(error)) from None
+            found = wanted.run(ranking_limits(reader, query, federation), expired, indexed.index_uid)
+            results.append(QueryResult(numbered, reader, found, budget))
     return results
-
-
-def _search_of(reader: Reader, indexed: IndexedQuery, federation: Federation, embed: Embed) -> Search:
-    query = indexed.query
-    if federation.distinct is not None:
-        query = replace(query, distinct=federation.distinct)
-    return Search.of(reader, query, embed)
-
-
-def _check_order(reader: Reader, numbered: NumberedQuery, kind: Kind, compatibility: Compatibility) -> None:
-    """Raise invalid_multi_search_query_ranking_rules, or invalid_search_sort for a wrong sort expression."""
-    index_uid, query = numbered.indexed.index_uid, numbered.indexed.query
-    rules, is_all = reader.settings.ranking_rules, query.matching_strategy == "all"
-    try:
-        sort = None if query.sort is None else list(map(parse_rule, query.sort))
-        compatibility.add(QueryOrder(numbered.position, index_uid, rules, sort, is_all, bool(query.q), kind is Kind.SEMANTIC))
-    except SortError as error:
-        raise ApiError("invalid_search_sort", str(error)) from None
-    except Incompatible as error:
-        raise ApiError("invalid_multi_search_query_ranking_rules", str(error)) from None
 
 
 @tracing.span(LOCAL)
 def _merge_index(reader: Reader, results: Sequence[QueryResult], federation: Federation) -> tuple[list[MergedHit], DocIds]:
-    """(merged hits of one index, each document once; the documents that any query found, less the hits that `distinct`
-    rejected)."""
+    """Merge the hits of one index, each document once.
+
+    Returns (the hits; the documents that any query found, less the hits that `distinct` rejected).
+    """
     hits = _deduplicated(merged(each.hits() for each in results))
     kept, rejected = _split_distinct(hits, federation.distinct, required_hits(reader, federation))
     counted = union_of(each.found.ranking.counted for each in results)
@@ -166,7 +155,7 @@ def _merge_index(reader: Reader, results: Sequence[QueryResult], federation: Fed
 
 
 def _deduplicated(hits: Iterable[MergedHit]) -> Iterator[MergedHit]:
-    """The hits without later hits of the same document."""
+    """Yield the hits without later hits of the same document."""
     seen: set[int] = set()
     for each in hits:
         if each.hit.docid not in seen:
@@ -178,7 +167,7 @@ def _deduplicated(hits: Iterable[MergedHit]) -> Iterator[MergedHit]:
 
 
 def _split_distinct(hits: Iterable[H], field: str | None, limit: int | None = None) -> tuple[list[H], list[H]]:
-    """(the first `limit` hits that share no value of the field, the hits among them that were rejected)."""
+    """Split hits into (the first `limit` hits that share no value of the field, the hits among them that were rejected)."""
     distinct = None if field is None else DistinctFilter(field)
     kept: list[H] = []
     rejected: list[H] = []
@@ -188,20 +177,3 @@ def _split_distinct(hits: Iterable[H], field: str | None, limit: int | None = No
         is_kept = distinct is None or distinct.accepts(each.parts())
         (kept if is_kept else rejected).append(each)
     return kept, rejected
-
-
-def _reject(hit: MergedHit | RemoteHit, facets: FederatedFacets) -> None:
-    """Take a hit that `distinct` rejected out of the facets."""
-    if isinstance(hit, MergedHit):
-        facets.reject(hit.source.query.indexed.index_uid, hit.source.reader, hit.hit.docid)
-    else:
-        facets.reject_remote(hit.index_uid, hit.parts())
-
-
-def _with_pins(hits: list[H], pins: Sequence[tuple[int, H]], end: int) -> list[H]:
-    """The first `end` hits with the pins among them, or all without pins. pins: with the positions that their rules ask for."""
-    if not pins:
-        return hits
-    from svcd.search.pins import by_position, placed  # imported late: most instances have no search rules
-
-    return placed(hits, by_position(pins), end)

@@ -1,7 +1,7 @@
-"""Formats hits: selects the attributes to retrieve, and makes `_formatted` and `_matchesPosition` (docs/search.md#formatting).
+"""Format hits: select the attributes to retrieve, and make `_formatted` and `_matchesPosition` (docs/search.md#formatting).
 
-The words to highlight come from ranking, as a svcd.search.matches.MatchFinder. Long strings of documents are represented by
-placeholders (svcd.search.stored_strings).
+The words to highlight come from ranking, as a svcd.search.matches.MatchFinder. Placeholders represent long strings of documents
+(svcd.search.stored_strings).
 """
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from svcd.base.json_text import Unescaped, dumps
 from svcd.schema.attributes import WILDCARD, is_everything, is_related
 from svcd.schema.documents import Selection, Value, select, shown_parts, text_of
 from svcd.search.long_texts import LONG_TEXT, LongText, MatchedText, PrefixSearch, ShortText
-from svcd.search.matches import FormattingBudget, Match, MatchFinder
+from svcd.search.matches import Match, MatchFinder
+from svcd.search.request import FormattingBudget
 from svcd.search.stored_strings import PIECE_BYTES, LongStrings
 from svcd.text.analyzer import Analyzer
 
 Document = Mapping[str, Value]
 LocalesOf = Callable[[str], "Sequence[str] | None"]
 
-# A crop length: what the reference engine parses as an unsigned 64-bit integer.
+# The form of a crop length that the reference engine parses as an unsigned 64-bit integer.
 _LENGTH = re.compile(r"\+?[0-9]+", re.ASCII)
 _MAX_LENGTH = 2**64 - 1
-# After the time limit texts of up to so many characters are shown whole, even if they are to be cropped: cropping each of many
-# short texts takes longer.
+# After the time limit, texts of up to _MAX_UNCROPPED characters are shown whole even if a crop is requested: cropping many short
+# texts takes longer.
 _MAX_UNCROPPED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """The parameters of a search that say how hits are formatted; names as in the request."""
+    """The parameters of a search for formatting hits; names as in the request."""
 
     attributes_to_retrieve: Sequence[str] | None = None  # None for all
     attributes_to_highlight: Sequence[str] | None = None
@@ -54,7 +55,7 @@ class Formatted(NamedTuple):
 
 
 class _Style(NamedTuple):
-    """How the texts of an attribute are formatted."""
+    """The formatting of the texts of an attribute."""
 
     is_highlighted: bool = False
     crop_length: int | None = None  # in words; 0 and None do not crop
@@ -64,8 +65,8 @@ class Formatter:
     """Formats the hits of one query.
 
     fields: all known fields of the index, in number order. displayed: the setting displayedAttributes, None for all.
-    locales_of: attribute -> the languages its texts may be in. budget: when it is used up, texts are shown as in the document,
-    or cropped at their beginning. long_strings: the long strings of the documents; receives those of `_formatted`.
+    locales_of: attribute -> the possible languages of its texts. budget: when it is used up, texts are shown as in the document,
+    or cropped at their beginning. long_strings: the long strings of the documents; the Formatter adds those of `_formatted`.
     """
 
     def __init__(
@@ -96,17 +97,17 @@ class Formatter:
     def hit(self, document: Document) -> Formatted:
         """Format one hit. The document is not changed; the result may share parts of it."""
         self._texts.clear()
-        formatted = (self._formatted(document) or None) if self._styles else None
+        formatted: dict[str, Value] | None = None
+        if self._styles:
+            parts = document if self.retrieves_all else select(document, self._formatted_parts)
+            formatted = {name: self._formatted_value(name, value) for name, value in parts.items()} or None
         positions = self._matches_position(document) if self._options.show_matches_position else None
         return Formatted(self.retrieve(document), formatted, positions)
 
     def retrieve(self, document: Document) -> dict[str, Value]:
-        """The part of a document that is displayed and requested."""
+        """Return the part of a document that is displayed and requested."""
         return dict(document) if self.retrieves_all else shown_parts(document, self._retrieved_parts)
 
-    def _formatted(self, document: Document) -> dict[str, Value]:
-        parts = document if self.retrieves_all else select(document, self._formatted_parts)
-        return {name: self._formatted_value(name, value) for name, value in parts.items()}
 
     def _formatted_value(self, path: str, value: Value) -> Value:
         if not self._budget.allows(1):
@@ -119,20 +120,25 @@ class Formatter:
         return value if text is None else self._texts.formatted(path, text, self._style(path))
 
     def _style(self, path: str) -> _Style:
+        """Return the style of a value: that of all listed fields that equal its path, contain it or are inside it."""
         style = self._style_of.get(path)
         if style is None:
-            style = self._style_of[path] = _merged(path, self._styles)
+            related = [style for name, style in self._styles.items() if is_related(name, path)]
+            lengths = (style.crop_length for style in related if style.crop_length is not None)
+            style = _Style(any(style.is_highlighted for style in related), next(lengths, None))
+            self._style_of[path] = style
         return style
 
     def _matches_position(self, document: Document) -> dict[str, list[dict[str, Any]]]:
         parts = document if self._shows_all else shown_parts(document, self._displayed_parts)
         found: dict[str, list[dict[str, Any]]] = {}
-        for path, indices, text in _texts_of(parts):
-            if not self._budget.allows(1):
-                break
-            matches = self._texts.positions(path, text, indices)
-            if matches:  # those of a later element replace those of earlier ones (quirk)
-                found[path] = matches
+        for name, value in parts.items():
+            for path, indices, text in _texts_beneath(name, [], value):
+                if not self._budget.allows(1):
+                    return dict(sorted(found.items()))
+                matches = self._texts.positions(path, text, indices)
+                if matches:  # matches in a later element replace those in earlier ones (quirk)
+                    found[path] = matches
         return dict(sorted(found.items()))
 
 
@@ -150,37 +156,45 @@ class _TextFormatter:
         self._budget = budget
         self._long_strings = long_strings
         self._prefix_search: PrefixSearch | None = None
-        # Of the current hit, so that a text that is highlighted and reported with its positions is read once.
+        # The texts of the current hit, so that a text that is both highlighted and reported with its positions is read once.
         self._read: dict[tuple[str, str], MatchedText] = {}
         self._unescaped: dict[str, Unescaped] = {}
         self._characters_read = 0
 
     def clear(self) -> None:
-        """Forget the texts of the last hit."""
+        """Forget the texts of the previous hit."""
         self._read.clear()
         self._unescaped.clear()
         self._characters_read = 0
 
     def formatted(self, path: str, text: str, style: _Style) -> str:
-        """A text of an attribute, highlighted and cropped."""
+        """Highlight and crop a text of an attribute."""
         if not text or not (style.crop_length or (style.is_highlighted and self._words)):
             return text
         if not self._is_long(text) and not self._budget.allows(len(text)):
             return self.shortened(path, text, style)
         matched = self._matched(path, text)
         start, end = matched.window(style.crop_length) if style.crop_length else (0, matched.end)
-        matches = self._within_budget(matched.matches, start, end) if style.is_highlighted else ()
+        matches: Sequence[Match] = ()
+        if style.is_highlighted:
+            first = bisect_right(matched.matches, start, key=lambda match: match.end)
+            last = bisect_left(matched.matches, end, lo=first, key=lambda match: match.start)
+            for number in range(first, last):
+                if not self._budget.adds(self._tag_bytes):  # no more tags are allowed
+                    last = number
+                    break
+            matches = matched.matches[first:last]
         return self._rendered(text, matched, start, end, matches)
 
     def shortened(self, path: str, text: str, style: _Style) -> str:
-        """A text after the time limit: only its beginning if it is to be cropped, else all of it."""
+        """Return a text after the time limit: its beginning if a crop is requested, else all of it."""
         if not style.crop_length or (len(text) <= _MAX_UNCROPPED and not self._is_long(text)):
             return text
         matched = self._long_text(path, text, MatchFinder())
         return self._rendered(text, matched, 0, matched.window(style.crop_length)[1], ())
 
     def positions(self, path: str, text: str, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """The matches as `_matchesPosition` shows them: offsets and lengths in UTF-8 bytes."""
+        """Return the matches as `_matchesPosition` shows them: offsets and lengths in UTF-8 bytes."""
         if not self._words or (not self._is_long(text) and not self._budget.allows(len(text))):
             return []
         element = {"indices": list(indices)} if indices else {}
@@ -192,15 +206,15 @@ class _TextFormatter:
     def _matched(self, path: str, text: str) -> MatchedText:
         key = (path, text)
         if key not in self._read:
-            if self._characters_read > LONG_TEXT:  # the tokens of many short texts of one hit would take much memory
+            if self._characters_read > LONG_TEXT:  # the tokens of many short texts of one hit would take too much memory
                 self.clear()
             self._characters_read += min(len(text), LONG_TEXT)
-            self._read[key] = self._long_text(path, text, self._words) if self._is_long(text) else self._short_text(path, text)
+            if self._is_long(text):
+                self._read[key] = self._long_text(path, text, self._words)
+            else:
+                tokens = self._analyzer.tokens(text, self._locales(path), stop_words=False)
+                self._read[key] = ShortText(text, tokens, self._words.find(tokens), self._budget)
         return self._read[key]
-
-    def _short_text(self, path: str, text: str) -> ShortText:
-        tokens = self._analyzer.tokens(text, self._locales(path), stop_words=False)
-        return ShortText(text, tokens, self._words.find(tokens), self._budget)
 
     def _long_text(self, path: str, text: str, words: MatchFinder) -> LongText:
         if self._prefix_search is None:
@@ -218,32 +232,20 @@ class _TextFormatter:
         return self._options.locales or self._locales_of(path)
 
     def _rendered(self, text: str, matched: MatchedText, start: int, end: int, matches: Sequence[Match]) -> str:
-        """A part of a text with tags around the matches and markers at cuts; for a long string a placeholder of that."""
-        before, after = self._markers(start > 0, end < matched.end)
+        """Return a part of a text with tags around matches and markers at cuts, or a placeholder for a long result."""
+        is_cut_before, is_cut_after = start > 0, end < matched.end
+        before, after = self._options.crop_marker * is_cut_before, self._options.crop_marker * is_cut_after
+        if not self._budget.adds(self._marker_bytes * (is_cut_before + is_cut_after)):
+            before = after = ""
         if self._long_strings.stored(text) is None or end - start <= LONG_TEXT:
             return before + "".join(with_tags(matched.part, matches, start, end, self._tags)) + after
         if not (matches or before or after):
             return text
         return self._long_strings.add(TaggedString(self._unescaped_of(text), matches, start, end, self._tags, before, after))
 
-    def _markers(self, is_cut_before: bool, is_cut_after: bool) -> tuple[str, str]:
-        marker = self._options.crop_marker
-        if not self._budget.adds(self._marker_bytes * (is_cut_before + is_cut_after)):
-            return "", ""
-        return marker * is_cut_before, marker * is_cut_after
-
-    def _within_budget(self, matches: Sequence[Match], start: int, end: int) -> Sequence[Match]:
-        """The matches in a part of a text, up to the first one whose tags the budget does not allow."""
-        first = bisect_right(matches, start, key=lambda match: match.end)
-        last = bisect_left(matches, end, lo=first, key=lambda match: match.start)
-        for number in range(first, last):
-            if not self._budget.adds(self._tag_bytes):
-                return matches[first:number]
-        return matches[first:last]
-
 
 def _named(fields: Sequence[str], entries: Sequence[str] | None) -> list[str]:
-    """The fields that a list names; all of them if it is None or contains `*`."""
+    """Return the fields that a list names; all of them if it is None or contains `*`."""
     if is_everything(entries):
         return list(fields)
     named = set(entries or ())
@@ -251,47 +253,31 @@ def _named(fields: Sequence[str], entries: Sequence[str] | None) -> list[str]:
 
 
 def _styles(displayed: Sequence[str], options: FormatOptions) -> dict[str, _Style]:
-    """displayed field -> its style, in number order; only fields that are highlighted or cropped."""
+    """Return displayed field -> its style, in number order; only fields that are highlighted or cropped."""
     entries = options.attributes_to_highlight or ()
     highlighted = set(displayed) if WILDCARD in entries else set(entries)
-    lengths = _crop_lengths(displayed, options)
-    styles = {name: _Style(name in highlighted, lengths.get(name)) for name in displayed}
-    return {name: style for name, style in styles.items() if style != _Style()}
-
-
-def _crop_lengths(displayed: Sequence[str], options: FormatOptions) -> dict[str, int]:
     lengths: dict[str, int] = {}
     for entry in options.attributes_to_crop or ():
         name, length = _crop_entry(entry, options.crop_length)
         lengths.update(dict.fromkeys(displayed if name == WILDCARD else (name,), length))
-    return lengths
+    styles = {name: _Style(name in highlighted, lengths.get(name)) for name in displayed}
+    return {name: style for name, style in styles.items() if style != _Style()}
 
 
 def _crop_entry(entry: str, default: int) -> tuple[str, int]:
-    """(name, length) of an entry `name:length`; `default` if it has no valid length."""
+    """Return (name, length) of an entry `name:length`; `default` if it has no valid length."""
     name, colon, length = entry.rpartition(":")
     if not colon:
         return entry, default
     digits = length.lstrip("+0")
-    # More than twenty digits exceed 64 bits; converting very many would be slow.
+    # More than 20 digits exceed 64 bits; converting a very long number would be slow.
     is_length = _LENGTH.fullmatch(length) and len(digits) <= 20 and int(digits or 0) <= _MAX_LENGTH
     return name, int(digits or 0) if is_length else default
 
 
-def _merged(path: str, styles: Mapping[str, _Style]) -> _Style:
-    """The style of a value: that of all listed fields that equal its path, lie above it or beneath it."""
-    related = [style for name, style in styles.items() if is_related(name, path)]
-    lengths = (style.crop_length for style in related if style.crop_length is not None)
-    return _Style(any(style.is_highlighted for style in related), next(lengths, None))
-
-
-def _texts_of(document: Document) -> Iterator[tuple[str, list[int], str]]:
-    """(path, indices in the arrays around it, text) of each string and number."""
-    for name, value in document.items():
-        yield from _texts_beneath(name, [], value)
-
 
 def _texts_beneath(path: str, indices: list[int], value: Value) -> Iterator[tuple[str, list[int], str]]:
+    """Yield (path, indices in the arrays around it, text) of each string and number."""
     if isinstance(value, dict):
         for name, member in value.items():
             yield from _texts_beneath(f"{path}.{name}", indices, member)
@@ -302,7 +288,7 @@ def _texts_beneath(path: str, indices: list[int], value: Value) -> Iterator[tupl
         yield path, indices, text
 
 
-# Texts with tags around their matches: short ones as a string, long ones in pieces
+# Texts with tags around their matches: short texts as a string, long ones in pieces
 
 
 class Tags(NamedTuple):
@@ -315,9 +301,9 @@ class Tags(NamedTuple):
 def with_tags(
     part: Callable[[int, int], str], matches: Sequence[Match], start: int, end: int, tags: Tags
 ) -> Iterator[str]:
-    """The text from start to end, in parts, with tags around the matches; a match across start or end is clipped.
+    """Yield the text from start to end, in parts, with tags around the matches; a match across start or end is clipped.
 
-    part: (start, end) -> what stands there.
+    part: (start, end) -> the text between these places.
     """
     for match in matches:
         first, last = max(match.start, start), min(match.end, end)
@@ -345,7 +331,7 @@ class TaggedString(NamedTuple):
         return self.end - self.start + len(self.matches) * sum(map(len, self.tags))
 
     def pieces(self) -> Iterator[bytes]:
-        """The string, escaped as in JSON, in pieces of about PIECE_BYTES."""
+        """Yield the string, escaped as in JSON, in pieces of about PIECE_BYTES."""
         opening, closing = (_escaped(tag) for tag in self.tags)
         waiting, size = [_escaped(self.marker_before)], 0
         place = self.start

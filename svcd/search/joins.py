@@ -1,4 +1,4 @@
-"""Joins over foreign keys: documents of other indexes in hits, and filters over other indexes (docs/search.md#joins).
+"""Join documents over foreign keys: in hits, and in filters over other indexes (docs/search.md#joins).
 
 The caller opens the other indexes (`Opener`) and checks that the bearer may read them.
 """
@@ -25,20 +25,23 @@ Keys = Mapping[str, str]  # attribute -> uid of the index whose documents its va
 _FORMATTED, _VECTORS = "_formatted", "_vectors"
 # Members that a search adds to a hit: they are never foreign keys.
 _ADDED = frozenset((_FORMATTED, "_matchesPosition", "_rankingScore", "_rankingScoreDetails", "_federation", "_geoDistance"))
-_ABSENT: Mapping[str, Any] = {}  # stands for a document that does not exist
+_ABSENT: Mapping[str, Any] = {}  # represents a document that does not exist
 
 
 def hydrate(hits: Sequence[str], keys_of: Callable[[Hit], Keys], open_index: Opener) -> list[str]:
     """Replace foreign keys in hits (JSON texts) by the documents that they identify.
 
     keys_of: the foreign keys for a parsed hit. Each other index is opened once for all hits, and only if a hit refers to
-    it. Raises what opening an index raises.
+    it. Raises the errors of opening an index.
     """
     parsed = [loads(hit) for hit in hits]
     references_of: dict[str, list[_Reference]] = {}  # index uid -> its references
     for hit in parsed:
-        for reference in _references(hit, keys_of(hit)):
-            references_of.setdefault(reference.index_uid, []).append(reference)
+        keys = keys_of(hit)
+        if keys:
+            attributes = _Attributes(keys)
+            for reference in (*_beneath(hit, "", attributes, _ADDED), *_beneath(hit.get(_FORMATTED, {}), "", attributes)):
+                references_of.setdefault(reference.index_uid, []).append(reference)
     for index_uid, references in references_of.items():
         documents = _documents(index_uid, {each.document_id for each in references}, open_index)
         for each in references:
@@ -47,7 +50,7 @@ def hydrate(hits: Sequence[str], keys_of: Callable[[Hit], Keys], open_index: Ope
 
 
 class _Reference(NamedTuple):
-    """A foreign key in a hit: its container, its name or index there, and the document that replaces it."""
+    """A foreign key in a hit: its container, its name or index there, and the document that will replace it."""
 
     container: Any  # an object or an array
     place: Any
@@ -55,16 +58,8 @@ class _Reference(NamedTuple):
     document_id: str
 
 
-def _references(hit: Hit, keys: Keys) -> Iterator[_Reference]:
-    """The foreign keys in the document of a hit, and in its `_formatted`."""
-    if keys:
-        attributes = _Attributes(keys)
-        yield from _beneath(hit, "", attributes, _ADDED)
-        yield from _beneath(hit.get(_FORMATTED, {}), "", attributes)
-
-
 class _Attributes:
-    """Which attributes are foreign keys, or lead to some; cached by path."""
+    """The attributes that are foreign keys or contain some; cached by path."""
 
     def __init__(self, keys: Keys) -> None:
         self.index_of: Callable[[str], str | None] = lru_cache(None)(
@@ -74,7 +69,7 @@ class _Attributes:
 
 
 def _beneath(container: Any, path: str, attributes: _Attributes, without: frozenset[str] = frozenset()) -> Iterator[_Reference]:
-    """The foreign keys in an object or array at a path; elements of an array have the path of the array."""
+    """Yield the foreign keys in an object or array at a path; elements of an array have the path of the array."""
     is_object = isinstance(container, dict)
     members: Iterable[tuple[Any, Any]] = container.items() if is_object else enumerate(container)
     for place, value in members:
@@ -89,7 +84,7 @@ def _beneath(container: Any, path: str, attributes: _Attributes, without: frozen
 
 
 def _documents(index_uid: str, document_ids: set[str], open_index: Opener) -> dict[str, Any]:
-    """Identifier -> displayed attributes of the document, for those that exist. `_vectors` is left out."""
+    """Return identifier -> displayed attributes of the document, for documents that exist. `_vectors` is left out."""
     with open_index(index_uid) as reader:
         settings = reader.settings
         texts = reader.identified_documents(sorted(document_ids))
@@ -116,21 +111,28 @@ _TOO_MANY = ("Foreign filter is retrieving too many documents, "
 
 
 def has_foreign(condition: Condition | None) -> bool:
-    """Does a filter contain `_foreign`?"""
+    """Return whether a filter contains `_foreign`."""
     return condition is not None and any(isinstance(part, Foreign) for part in in_order(condition))
 
 
 def resolve_foreign(condition: Condition, index_uid: str, settings: IndexSettings, open_index: Opener) -> Condition:
-    """The filter with each `_foreign(field, filter)` replaced by `field IN [ids]`.
+    """Replace each `_foreign(field, filter)` in a filter by `field IN [ids]`.
 
     index_uid, settings: of the index that is filtered. All joins are checked before another index is opened; each is
     opened once. Raises invalid_search_filter, and invalid_document_filter for an error of the inner filter; messages begin
     with the index concerned.
     """
-    joins = _joins(condition, index_uid, settings.foreign_keys)
+    joins: dict[str, list[Foreign]] = {}  # index uid -> its joins, from left to right
+    for join in in_order(condition):
+        if isinstance(join, Foreign):
+            if join.field.text not in settings.foreign_keys:
+                raise _filter_error(index_uid, _NO_KEY.format(field=join.field.text))
+            if has_foreign(join.part):
+                raise _filter_error(index_uid, _NESTED)
+            joins.setdefault(settings.foreign_keys[join.field.text], []).append(join)
     ids: dict[int, Sequence[str]] = {}
-    for uid in dict.fromkeys(uid for _, uid in joins):
-        ids |= _matching_ids(uid, [join for join, other in joins if other == uid], open_index)
+    for uid, of_index in joins.items():
+        ids |= _matching_ids(uid, of_index, open_index)
 
     def joined(part: Condition) -> Condition:
         if isinstance(part, Not):
@@ -142,41 +144,20 @@ def resolve_foreign(condition: Condition, index_uid: str, settings: IndexSetting
     return joined(condition)
 
 
-def _joins(condition: Condition, index_uid: str, keys: Mapping[str, str]) -> list[tuple[Foreign, str]]:
-    """(join, index uid) of each `_foreign` in a filter, from left to right."""
-    found = []
-    for join in in_order(condition):
-        if not isinstance(join, Foreign):
-            continue
-        if join.field.text not in keys:
-            raise _filter_error(index_uid, _NO_KEY.format(field=join.field.text))
-        if has_foreign(join.part):
-            raise _filter_error(index_uid, _NESTED)
-        found.append((join, keys[join.field.text]))
-    return found
-
-
 def _matching_ids(index_uid: str, joins: Sequence[Foreign], open_index: Opener) -> dict[int, Sequence[str]]:
-    """id(join) -> identifiers of the documents of one index that match its filter."""
+    """Return id(join) -> identifiers of the documents of one index that match its filter."""
     with open_index(index_uid) as reader:
-        found = [(join, _matching_docids(reader, index_uid, join)) for join in joins]
+        found: list[tuple[Foreign, DocIds]] = []
+        for join in joins:
+            try:
+                found.append((join, filter_docids(reader, join.part, "invalid_document_filter", shown_from=join.start)))
+            except ApiError as error:
+                raise ApiError(error.code, f"Index `{index_uid}`: {error.message}") from None
         if len(union_of(docids for _, docids in found)) > MAX_DOCUMENTS:
             raise _filter_error(index_uid, _TOO_MANY)
-        return {id(join): _keys_of(reader, docids) for join, docids in found}
-
-
-def _matching_docids(reader: Reader, index_uid: str, join: Foreign) -> DocIds:
-    try:
-        return filter_docids(reader, join.part, "invalid_document_filter", shown_from=join.start)
-    except ApiError as error:
-        raise ApiError(error.code, f"Index `{index_uid}`: {error.message}") from None
-
-
-def _keys_of(reader: Reader, docids: DocIds) -> list[str]:
-    key = reader.primary_key
-    if key is None:
-        return []
-    return [document_identifier(loads(text), key) for text in reader.documents(docids.to_array())]
+        key = reader.primary_key
+        return {id(join): [] if key is None else [
+            document_identifier(loads(text), key) for text in reader.documents(docids.to_array())] for join, docids in found}
 
 
 def _filter_error(index_uid: str, sentence: str) -> ApiError:

@@ -1,7 +1,7 @@
-"""Runs one query on one index by its words: from its text to ranked documents, with the words that found them.
+"""Search one index by words: from the text of a query to ranked documents, with the words that found them.
 
-Steps: filter, tokens, query graph, universe, ranking rules, bucket sort (docs/ranking.md). What a search by vectors has in common
-with it is here, too: the scope of a search, the attributes and languages of a query, and its distinct attribute.
+Steps: filter, tokens, query graph, universe, ranking rules, bucket sort (docs/ranking.md). Search by vectors shares the
+scope of a search, the attributes and languages of a query, and its distinct attribute.
 """
 from __future__ import annotations
 
@@ -25,18 +25,14 @@ from svcd.ranking.sort import SortError, check_sortable, parse_rule
 from svcd.schema import attributes
 from svcd.schema.attributes import attribute_list, is_beneath
 from svcd.schema.field_values import normal_form
-from svcd.schema.index_settings import IndexSettings
 from svcd.search.matches import LocatedTerm, MatchFinder
 from svcd.search.request import SearchQuery
-
-_NONE_FILTERABLE = "This index does not have configured filterable attributes."
-
 
 class Found(NamedTuple):
     """The ranked documents of a query.
 
     terms: its terms with their derivations. located: (term, first position, last position) of each term in the query.
-    is_semantic: was it a search by vectors, or might it have been? vector: that of the query, None if none was needed.
+    is_semantic: the search used vectors, or might have. vector: of the query, None if none was needed.
     """
 
     ranking: Ranking
@@ -46,12 +42,18 @@ class Found(NamedTuple):
     vector: array[float] | None = None
 
     def matching_words(self) -> MatchFinder:
-        """The words that highlighting marks: those derived during ranking (docs/search.md#matched-words)."""
-        return MatchFinder([_located_term(self.terms, *place) for place in self.located])
+        """Return the words that highlighting marks: those derived during ranking (docs/search.md#matched-words)."""
+        located = []
+        for term, start, end in self.located:
+            words = [] if term.exact is None else [term.exact]
+            words += [*term.prefix_words, *term.typos.one, *term.typos.two]
+            phrases = [phrase for phrase in (term.phrase, *term.synonyms, term.split) if phrase is not None]
+            located.append(LocatedTerm((start, end), term.is_prefix, len(term.word), self.terms.interner.ordered(words), phrases))
+        return MatchFinder(located)
 
 
 class Scope(NamedTuple):
-    """What a query searches: the documents that its filter leaves, and what its rules share. distinct: None without."""
+    """The documents that a query searches (those of its filter), and the objects that its rules share. distinct: may be None."""
 
     reader: Reader
     query: SearchQuery
@@ -61,13 +63,15 @@ class Scope(NamedTuple):
     context: RankingContext
 
     def parse(self) -> ParsedQuery:
-        """The words and phrases of the query."""
+        """Parse the text of the query into words and phrases."""
         settings = self.reader.settings
-        locales = locales_of(self.reader, self.query, self.restricted)
+        locales = None
+        if self.query.locales or settings.localized_attributes:
+            locales = locales_of(self.reader, self.query, self.restricted)
         return parse_text(self.query.q or "", settings.analyzer, locales, settings.has_prefix_search)
 
     def pins(self, parsed: ParsedQuery) -> Sequence[tuple[int, Hit]]:
-        """The hits that search rules pin, with their positions, as the rules name them."""
+        """Return the hits that search rules pin, with their positions, in the order of the rules."""
         rules = self.query.rules
         if rules is None:
             return ()
@@ -77,33 +81,42 @@ class Scope(NamedTuple):
         return [(position, pinned_hit(docid, position)) for position, docid in found]
 
     def excluded(self, parsed: ParsedQuery) -> DocIds:
-        """The documents that the negated words and phrases of the query exclude."""
+        """Return the documents that the negated words and phrases of the query exclude."""
         postings = self.context.postings
         return union_of([*map(postings.original, parsed.negative_words), *map(postings.phrase, parsed.negative_phrases)])
 
 
 def scope_of(reader: Reader, query: SearchQuery) -> Scope:
-    """The scope of a search of one index.
+    """Return the scope of a search of one index.
 
-    Raises invalid_search_filter, invalid_search_sort for a field that is not sortable, invalid_search_distinct for one that
-    is not filterable, invalid_search_attributes_to_search_on for one that is not searchable.
+    Raises invalid_search_filter; invalid_search_sort for a field that is not sortable; invalid_search_distinct for a field
+    that is not filterable; invalid_search_attributes_to_search_on for a field that is not searchable.
     """
-    settings = reader.settings
-    restricted = restricted_fields(reader, query.attributes_to_search_on)
-    field = distinct_field(reader, query.distinct)
+    settings, field = reader.settings, None
+    names = query.attributes_to_search_on
+    restricted = None if names is None else restricted_fields(reader, names)
+    if query.distinct is not None or settings.distinct_attribute is not None:
+        field = distinct_field(reader, query.distinct)
     docids = filtered_docids(reader, query)
-    _check_sort(settings, query.sort or ())
+    if query.sort:
+        if "sort" not in settings.ranking_rules:
+            raise ApiError("invalid_search_sort", "You must specify where `sort` is listed in the rankingRules setting "
+                                                  "to use the sort parameter at search time.")
+        try:
+            check_sortable(map(parse_rule, query.sort), settings.sortable_attributes, settings.displayed_attributes)
+        except SortError as error:
+            raise ApiError("invalid_search_sort", str(error)) from None
     context = RankingContext(terms_of(reader, restricted), MatchingStrategy(query.matching_strategy))
     return Scope(reader, query, docids, None if field is None else Distinct(reader, field), restricted, context)
 
 
 def terms_of(reader: Reader, restricted: Sequence[str] | None) -> Terms:
-    """The terms of one query, none yet. restricted: the fields that it searches, None for all."""
+    """Return an empty collection of the terms of one query. restricted: the fields that it searches, None for all."""
     return Terms(Postings(reader, restricted), reader.settings.typo_tolerance, reader.settings.synonyms)
 
 
 def filtered_docids(reader: Reader, query: SearchQuery) -> DocIds:
-    """The documents that the filter of a query leaves. Raises invalid_search_filter."""
+    """Return the documents of the filter of a query. Raises invalid_search_filter."""
     if query.filter is None:
         return reader.all_docids()
     tracing.begin("evaluate filter")
@@ -115,23 +128,25 @@ def filtered_docids(reader: Reader, query: SearchQuery) -> DocIds:
 def keyword_search(reader: Reader, query: SearchQuery, limits: RankingLimits, expired: Callable[[], bool]) -> Found:
     """Rank the documents of one index by the words of a query.
 
-    limits: how far to rank; expired: has the time limit passed? Raises as scope_of() does.
+    limits: how far to rank; expired: returns whether the time limit has passed. Raises as scope_of() does.
     """
     scope = scope_of(reader, query)
     tracing.begin("tokenize query")
     parsed = scope.parse()
-    return rank_by_words(scope, parsed, limits, expired, scope.pins(parsed))
+    return rank_by_words(scope, parsed, limits, expired, () if query.rules is None else scope.pins(parsed))
 
 
 def rank_by_words(scope: Scope, parsed: ParsedQuery, limits: RankingLimits, expired: Callable[[], bool],
                   pins: Sequence[tuple[int, Hit]] = ()) -> Found:
-    """Rank the documents of a scope by the words of its query; of a query without words by the rules that sort.
+    """Rank the documents of a scope by the words of its query, or only by the rules that sort if the query has no words.
 
-    pins: with their positions; they take their places, whatever the words and the ranking rules say.
+    pins: hits with their positions, which they take whatever the words and the ranking rules say.
     """
     tracing.begin("evaluate query")
     context, settings = scope.context, scope.reader.settings
-    docids = without_pins(scope.docids, pins) - scope.excluded(parsed)
+    docids = without_pins(scope.docids, pins) if pins else scope.docids
+    if parsed.negative_words or parsed.negative_phrases:
+        docids -= scope.excluded(parsed)
     built = build_graph(context.terms, parsed) if parsed.parts else BuiltQuery(empty_graph(), [])
     if parsed.parts:
         docids = universe(built.graph, context.terms, context.strategy, docids)
@@ -139,33 +154,25 @@ def rank_by_words(scope: Scope, parsed: ParsedQuery, limits: RankingLimits, expi
     tracing.begin("keyword ranking" if parsed.parts else "placeholder ranking")
     ranking = rank(rules, built.graph, docids, limits, expired, scope.distinct)
     tracing.end()
-    return Found(among_pins(ranking, pins, limits), context.terms, built.located)
+    return Found(among_pins(ranking, pins, limits) if pins else ranking, context.terms, built.located)
 
 
 def without_pins(docids: DocIds, pins: Sequence[tuple[int, Hit]]) -> DocIds:
-    """Documents without the pinned ones."""
-    return docids - DocIds([hit.docid for _, hit in pins]) if pins else docids
+    """Return the documents that are not pinned."""
+    return docids - DocIds([hit.docid for _, hit in pins])
 
 
 def among_pins(ranking: Ranking, pins: Sequence[tuple[int, Hit]], limits: RankingLimits) -> Ranking:
-    """A ranking of documents that are not pinned, with the pins in their places."""
-    if not pins:
-        return ranking
-    from svcd.search.pins import with_pins
+    """Put the pins in their places among the ranked documents, which are not pinned."""
+    from svcd.search.pins import with_pins  # imported late: most instances have no search rules
 
     return with_pins(ranking, pins, limits.hits)
 
 
 def empty_graph() -> Graph:
-    """The graph of a query without words."""
+    """Return the graph of a query without words."""
     return Graph([None, None], [[], []])
 
-
-def _located_term(terms: Terms, term: Term, start: int, end: int) -> LocatedTerm:
-    words = [] if term.exact is None else [term.exact]
-    words += [*term.prefix_words, *term.typos.one, *term.typos.two]
-    phrases = [phrase for phrase in (term.phrase, *term.synonyms, term.split) if phrase is not None]
-    return LocatedTerm((start, end), term.is_prefix, len(term.word), terms.interner.ordered(words), phrases)
 
 
 # Attributes and languages
@@ -176,55 +183,29 @@ def _searchable_fields(reader: Reader) -> list[str]:
     return [field for field in reader.terms.indexed_fields() if field in searchable]
 
 
-def restricted_fields(reader: Reader, names: Sequence[str] | None) -> list[str] | None:
-    """The fields that attributesToSearchOn selects, None for all (docs/search.md#searched-attributes).
+def restricted_fields(reader: Reader, names: Sequence[str]) -> list[str] | None:
+    """Return the fields that attributesToSearchOn selects, None for all (docs/search.md#searched-attributes).
 
     Raises invalid_search_attributes_to_search_on.
     """
-    if names is None:
-        return None
-    searchable = dict.fromkeys(_searchable_fields(reader))
+    searchable, listed = dict.fromkeys(_searchable_fields(reader)), reader.settings.searchable
     fields: dict[str, None] = {}
     for name in dict.fromkeys(names):
-        fields.update(dict.fromkeys(_fields_named(reader, name, searchable)))
+        if name == attributes.WILDCARD:
+            continue
+        matching = [name] if name in searchable else []
+        if not matching and attributes.WILDCARD in name:
+            matching = [field for field in searchable if attributes.matches(field, name)]
+        if not matching and not listed.is_everything and not listed.names(name):
+            available = attribute_list(list(searchable), reader.settings.displayed_attributes)
+            raise ApiError("invalid_search_attributes_to_search_on", f"Attribute `{name}` is not searchable."
+                                                                     f" Available searchable attributes are: `{available}`.")
+        fields.update(dict.fromkeys(matching))
     return None if attributes.WILDCARD in names else list(fields)
 
 
-def _fields_named(reader: Reader, name: str, searchable: Mapping[str, None]) -> list[str]:
-    if name == attributes.WILDCARD:
-        return []
-    matching = [name] if name in searchable else []
-    if not matching and attributes.WILDCARD in name:
-        matching = [field for field in searchable if attributes.matches(field, name)]
-    listed = reader.settings.searchable
-    if not matching and not listed.is_everything and not listed.names(name):
-        raise _not_searchable(reader.settings, name, list(searchable))
-    return matching
-
-
-def _check_sort(settings: IndexSettings, sort: Sequence[str]) -> None:
-    """Raises invalid_search_sort for sort expressions that the settings do not allow."""
-    if not sort:
-        return
-    if "sort" not in settings.ranking_rules:
-        raise ApiError("invalid_search_sort", "You must specify where `sort` is listed in the rankingRules setting "
-                                              "to use the sort parameter at search time.")
-    try:
-        check_sortable(map(parse_rule, sort), settings.sortable_attributes, settings.displayed_attributes)
-    except SortError as error:
-        raise ApiError("invalid_search_sort", str(error)) from None
-
-
-def _not_searchable(settings: IndexSettings, name: str, searchable: Sequence[str]) -> ApiError:
-    message = (
-        f"Attribute `{name}` is not searchable."
-        f" Available searchable attributes are: `{attributes.attribute_list(searchable, settings.displayed_attributes)}`."
-    )
-    return ApiError("invalid_search_attributes_to_search_on", message)
-
-
 def locales_of(reader: Reader, query: SearchQuery, restricted: Sequence[str] | None) -> list[str] | None:
-    """The languages of the query: those of the request, else those of the searched fields; None for any."""
+    """Return the languages of the query: those of the request, else those of the searched fields; None for any."""
     if query.locales or not reader.settings.localized_attributes:
         return list(query.locales or ()) or None
     of_field = reader.settings.locales_of
@@ -237,49 +218,40 @@ def locales_of(reader: Reader, query: SearchQuery, restricted: Sequence[str] | N
 
 
 def distinct_field(reader: Reader, requested: str | None) -> str | None:
-    """The distinct field of a search: that of the request, else of the setting; None if no document has it.
+    """Return the distinct field of a search: that of the request, else of the setting; None if no document has it.
 
     Raises invalid_search_distinct if the requested field is not filterable.
     """
-    if requested is None:
-        field = reader.settings.distinct_attribute
-    else:
-        _check_filterable(reader.settings, requested)
-        field = requested
+    settings = reader.settings
+    field = settings.distinct_attribute if requested is None else requested
+    if requested is not None and requested not in settings.filterable:
+        rule, patterns = settings.filterable.rule(requested), settings.filterable.patterns()
+        if rule is not None:
+            reason = (
+                f"Note: this attribute matches rule #{rule.number} in filterableAttributes, "
+                "but this rule does not enable filtering.\n"
+                f"Hint: enable filtering in rule #{rule.number} by adding appropriate filter features.\n"
+                f"Hint: prepend another rule matching {requested} with filter features before rule #{rule.number}"
+            )
+        elif patterns:
+            available = attribute_list(patterns, settings.displayed_attributes)
+            reason = f"Available filterable attributes patterns are: `{available}`."
+        else:
+            reason = "This index does not have configured filterable attributes."
+        raise ApiError("invalid_search_distinct",
+                       f"Attribute `{requested}` is not filterable and thus, cannot be used as distinct attribute. {reason}")
     return field if field is not None and field in reader.fields() else None
 
 
-def _check_filterable(settings: IndexSettings, field: str) -> None:
-    if field not in settings.filterable:
-        reason = _why_not(settings, field)
-        raise ApiError("invalid_search_distinct",
-                       f"Attribute `{field}` is not filterable and thus, cannot be used as distinct attribute. {reason}")
-
-
-def _why_not(settings: IndexSettings, field: str) -> str:
-    rule = settings.filterable.rule(field)
-    if rule is not None:
-        return (
-            f"Note: this attribute matches rule #{rule.number} in filterableAttributes, "
-            "but this rule does not enable filtering.\n"
-            f"Hint: enable filtering in rule #{rule.number} by adding appropriate filter features.\n"
-            f"Hint: prepend another rule matching {field} with filter features before rule #{rule.number}"
-        )
-    patterns = settings.filterable.patterns()
-    if not patterns:
-        return _NONE_FILTERABLE
-    return f"Available filterable attributes patterns are: `{attribute_list(patterns, settings.displayed_attributes)}`."
-
-
 class DistinctFilter:
-    """Accepts documents that share no value of a field with an earlier accepted one."""
+    """Accepts documents that share no value of a field with a document accepted earlier."""
 
     def __init__(self, field: str) -> None:
         self._field = field
         self._seen: set[Hashable] = set()
 
     def accepts(self, document: Mapping[str, Any] | list[Any]) -> bool:
-        """Is a document, or one in parts, accepted? If so, its values count as seen. One without values is always accepted."""
+        """Return whether a document, or one in parts, is accepted; if so, record its values. Without values it always is."""
         values = document_values(document, self._field)
         if not self._seen.isdisjoint(values):
             return False
@@ -288,16 +260,17 @@ class DistinctFilter:
 
 
 def document_values(document: Mapping[str, Any] | list[Any], field: str) -> set[Hashable]:
-    """The values of a field in a document, or in parts of one, as merged lists compare them.
+    """Return the values of a field in a document, or in parts of one, as merged lists compare them.
 
     Strings and booleans in normal form, numbers as written: 1 and 1.0 differ. Elements of an array are values, elements
     of nested arrays are not.
     """
-    return set(map(_key, values_at(document, field)))
+    return {normal_form(value) if isinstance(value, str) else ("true" if value else "false") if isinstance(value, bool)
+            else (repr(value), type(value)) for value in values_at(document, field)}
 
 
 def values_at(document: Any, field: str) -> Iterator[str | int | float]:
-    """The strings, booleans and numbers of a field in a document, or in parts of one; those in an array, too."""
+    """Yield the strings, booleans and numbers of a field in a document, or in parts of one; those in an array, too."""
     for leaf in _leaves(document, field):
         for value in leaf if isinstance(leaf, list) else [leaf]:
             if isinstance(value, (str, int, float)):
@@ -305,7 +278,7 @@ def values_at(document: Any, field: str) -> Iterator[str | int | float]:
 
 
 def _leaves(value: Any, field: str, name: str = "") -> Iterator[Any]:
-    """The values at a dotted path, through objects and arrays of objects."""
+    """Yield the values at a dotted path, through objects and arrays of objects."""
     if isinstance(value, list):
         for element in value:
             yield from _leaves(element, field, name)
@@ -316,11 +289,3 @@ def _leaves(value: Any, field: str, name: str = "") -> Iterator[Any]:
                 yield inner
             elif is_beneath(field, path):
                 yield from _leaves(inner, field, path)
-
-
-def _key(value: str | int | float) -> Hashable:
-    if isinstance(value, str):
-        return normal_form(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return repr(value), type(value)

@@ -1,8 +1,8 @@
-"""Finds matches in texts of hits: short ones are tokenized whole, long ones near possible matches (docs/search.md#long-texts).
+"""Find matches in texts of hits: short texts are tokenized whole, long ones near possible matches (docs/search.md#long-texts).
 
-A long text is searched for the prefixes of the query's words; a piece around each occurrence, from separator to separator, is
-tokenized. Pieces with characters other than plain ASCII are tokenized too, because their lemmas may differ from what is
-written. Long texts stay in UTF-8, and only pieces of them become `str`: one emoji makes a `str` take four bytes per character.
+A long text is searched for the prefixes of query words; a piece around each occurrence, from separator to separator, is
+tokenized. Pieces with characters other than plain ASCII are tokenized too, because their lemmas may differ from the text. Long
+texts stay in UTF-8, and only pieces of them become `str`: one emoji makes a `str` take four bytes per character.
 """
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Protocol
 
 from svcd.search.cropping import MAX_DISTANCE, window
-from svcd.search.matches import FormattingBudget, Match, MatchFinder
+from svcd.search.matches import Match, MatchFinder
+from svcd.search.request import FormattingBudget
 from svcd.text.analyzer import WORD, Analyzer, Token
 from svcd.text.scripts import ARMENIAN, LATIN, OTHER, groups, script_of
 from svcd.text.segmenters import LANGUAGE_DEPENDENT, may_cut, segmenter_of
 
-# A text of more characters is long. Shorter ones are faster to tokenize whole.
+# A text with more characters is long. Shorter texts are faster to tokenize whole.
 LONG_TEXT = 65_536
-# Matches that are reported of one long text; each takes some 300 bytes of memory.
+# Matches that are reported for one long text; each takes some 300 bytes of memory.
 _MAX_MATCHES = 100_000
-# All of the following are in bytes. The part of a text that is searched at a time, and the smallest and largest piece that is
+# The following limits are in bytes. The part of a text that is searched at a time, and the smallest and largest piece that is
 # tokenized at a time.
 CHUNK = 65_536
 MIN_PIECE, MAX_PIECE = 64, 16_384
 # A separator is first looked for within the small distance, where most are found, then within the large one. A text without
-# any is not made of words: it is cut there, and what follows the cut does not match.
+# separators does not consist of words: it is cut there, and the part after the cut does not match.
 _NEAR = 64
 _MAX_BOUNDARY_DISTANCE = 4_096
-# The language of a script is detected in the first sample of a text with this script, up to an offset.
+# The language of a script is detected from the first sample of a text with this script, up to an offset.
 _SAMPLE = 16_384
 MAX_SAMPLE_OFFSET = 1 << 20
-# Searching a text costs a budget this much less than tokenizing it: it is 50 times faster.
+# Searching a text costs a budget 2 ** _SEARCH_COST_SHIFT times less than tokenizing it: it is 50 times faster.
 _SEARCH_COST_SHIFT = 6
-# Characters whose lemma need not be their lower case.
+# Characters whose lemma may differ from their lower case.
 _NOT_PLAIN = "[^\\x09-\\x0d\\x20-\\x7e]"
 _find_not_plain = re.compile(_NOT_PLAIN).search
 
 
 class MatchedText(Protocol):
-    """A text and its matches. Each class counts places in a unit of its own."""
+    """A text and its matches. Each class counts places in its own unit."""
 
     @property
     def matches(self) -> Sequence[Match]:
@@ -50,7 +51,7 @@ class MatchedText(Protocol):
         """The place after the last character."""
 
     def window(self, size: int) -> tuple[int, int]:
-        """(start, end) of the part that a crop of so many words shows."""
+        """(start, end) of the part that a crop of `size` words shows."""
 
     def part(self, start: int, end: int) -> str:
         """The text between two places."""
@@ -60,7 +61,7 @@ class MatchedText(Protocol):
 
 
 class ShortText:
-    """A text that is tokenized whole. Its places count characters."""
+    """A text that is tokenized whole. Its places are in characters."""
 
     def __init__(self, text: str, tokens: Sequence[Token], matches: Sequence[Match], budget: FormattingBudget) -> None:
         self.matches = matches
@@ -79,7 +80,7 @@ class ShortText:
         return self._text[start:end]
 
     def byte_spans(self) -> Iterator[tuple[int, int]]:
-        characters = size = 0  # the first so many characters take so many bytes
+        characters = size = 0  # the first `characters` characters take `size` bytes
         for match in self.matches:
             size += _size(self._text[characters:match.start])
             length = _size(self._text[match.start:match.end])
@@ -105,24 +106,24 @@ class ShortText:
 
 
 class PrefixSearch:
-    """Finds places in a text where a word of the query may begin. One for all texts of a query."""
+    """Finds places in a text where a word of the query may begin. One object serves all texts of a query."""
 
     def __init__(self, words: MatchFinder) -> None:
         prefixes = sorted(words.prefixes - {""}, key=len, reverse=True)
         self.longest = max((_size(prefix) for prefix in prefixes), default=0)
         plain = "|".join(re.escape(prefix.lower()) for prefix in prefixes if prefix.isascii())
-        # (?!) never matches: without an ASCII prefix only characters that are not plain can begin a word of the query.
+        # (?!) never matches: without an ASCII prefix, only characters that are not plain can begin a word of the query.
         self._in_plain = re.compile(plain or "(?!)").search
         self._in_other = re.compile(f"{_NOT_PLAIN}|{plain}" if plain else _NOT_PLAIN, re.IGNORECASE).search
 
     def prepared(self, part: str) -> tuple[str, Callable[[str, int], re.Match[str] | None]]:
-        """(the text to search, of the length of the part; a function: (text, offset) -> the first occurrence from there on)."""
+        """Return (the text to search, as long as the part; a function: (text, offset) -> the first occurrence from there on)."""
         is_plain = part.isascii() and not _find_not_plain(part)
         return (part.lower(), self._in_plain) if is_plain else (part, self._in_other)
 
 
 class LongText:
-    """A text that is tokenized in pieces. Its places count bytes of UTF-8.
+    """A text that is tokenized in pieces. Its places are in bytes of UTF-8.
 
     In its matches, `first_token` is the place where the first token begins, `last_token` the place where the last one ends;
     words are numbered from the first match on.
@@ -193,7 +194,7 @@ class LongText:
                         return
 
     def _occurrences(self, chunk_start: int, chunk_end: int) -> Generator[tuple[int, int] | None, int, None]:
-        """Receives a place; yields (start, end) of the next possible beginning of a match from there on in a chunk, or None."""
+        """Receive a place; yield (start, end) of the next possible beginning of a match from there on in a chunk, or None."""
         following = self._character_start(chunk_end + self._prefix_search.longest)
         part, search = self._prefix_search.prepared(self.part(chunk_start, following))
         characters, place = 0, chunk_start  # the same place, in characters of the part and in bytes of the text
@@ -210,39 +211,35 @@ class LongText:
                 characters = first
                 if place >= chunk_end:
                     break
-                if not self._follows_letter(place):
-                    found = place, place + _size(part[first:last])
-                else:
+                # Inside a word of plain letters, where nothing cuts between letters, no word begins.
+                if (self._keeps_ascii_letters and self._text[place - 1:place].isalpha() and 0x20 < self._text[place] < 0x7F):
                     characters, place = characters + 1, place + 1  # a plain character is one byte
+                else:
+                    found = place, place + _size(part[first:last])
 
     def _matches_in(self, start: int, end: int) -> Iterator[Match]:
-        """The matches that begin in a piece; they may end after it."""
-        tokens = self._tokens_for_phrases(start, end)
-        if self._is_inside_word(start) and tokens and not may_cut(tokens[0].script):
-            tokens[0].lemma = ""
-        for match in self._words.find(tokens):
-            first, last = tokens[match.first_token], tokens[match.last_token]
-            if first.start < end:
-                # The length of a match of one token is in characters, of several in bytes already.
-                length = match.length if first is not last else _size(first.text[:match.length])
-                yield match._replace(first_token=first.start, last_token=last.end, length=length)
-
-    def _tokens_for_phrases(self, start: int, end: int) -> list[Token]:
-        """The tokens of a piece, and as many words after it as a phrase that begins in it may need."""
-        missing = self._words.longest_phrase - 1
+        """Yield the matches that begin in a piece; they may end after it."""
         tokens = self._tokens(start, end)
+        missing = self._words.longest_phrase - 1  # words after the piece that a phrase may need
         if missing:
             for token in self._tokens_from(end):
                 tokens.append(token)
                 missing -= token.kind is WORD
                 if not missing:
                     break
-        return tokens
+        if self._is_inside_word(start) and tokens and not may_cut(tokens[0].script):
+            tokens[0].lemma = ""
+        for match in self._words.find(tokens):
+            first, last = tokens[match.first_token], tokens[match.last_token]
+            if first.start < end:
+                # The length of a match is in characters for one token, already in bytes for several.
+                length = match.length if first is not last else _size(first.text[:match.length])
+                yield match._replace(first_token=first.start, last_token=last.end, length=length)
 
     def _numbered_matches(self, size: int) -> Iterator[Match]:
-        """The matches with the numbers of their words.
+        """Yield the matches with the numbers of their words.
 
-        Words between two matches are counted up to the number that matters for a crop of so many words.
+        Words between two matches are counted up to the number that matters for a crop of `size` words.
         """
         number, last_end = 0, None
         for match in self.matches:
@@ -256,7 +253,7 @@ class LongText:
             last_end = match.last_token
 
     def _count_words(self, start: int, end: int, limit: int) -> int | None:
-        """The number of words between two places, at most `limit`; None when the budget is used up."""
+        """Count the words between two places, up to `limit`; return None when the budget is used up."""
         count = 0
         for token in self._tokens_from(start, end):
             if not self._budget.allows(token.end - token.start):
@@ -280,7 +277,7 @@ class LongText:
         return tokens
 
     def _characters_of_group_before(self, part: str, start: int) -> int:
-        """How many characters at the start of a part have no script and belong to the group before it, in another script."""
+        """Count the characters at the start of a part that have no script and belong to the group before, in another script."""
         if not start or part[:1].isalpha():
             return 0
         first, before = groups(part)[:1], self._script_before(start)
@@ -289,7 +286,7 @@ class LongText:
         return next((number for number, character in enumerate(part) if script_of(character) not in (OTHER, ARMENIAN)), 0)
 
     def _script_before(self, place: int) -> str:
-        """The script of the group that ends at a place; OTHER if no character with a script is near."""
+        """Return the script of the group that ends at a place; OTHER if no character with a script is near."""
         for distance in (_NEAR, _MAX_BOUNDARY_DISTANCE):
             found = groups(self.part(self._character_start(max(place - distance, 0)), place))
             if found[-1].script != OTHER:
@@ -297,7 +294,7 @@ class LongText:
         return OTHER
 
     def _tokens_from(self, start: int, end: int | None = None) -> Iterator[Token]:
-        """The tokens from a token boundary on, read in pieces that grow."""
+        """Yield the tokens from a token boundary on, read in pieces that grow."""
         size, last = MIN_PIECE, self.end if end is None else end
         while start < last:
             piece_end = min(self._boundary_after(start + size), last)
@@ -305,7 +302,7 @@ class LongText:
             start, size = piece_end, min(size * 4, MAX_PIECE)
 
     def _tokens_before(self, end: int) -> Iterator[Token]:
-        """The tokens before a token boundary, the last one first."""
+        """Yield the tokens before a token boundary in reverse order."""
         size = MIN_PIECE
         while end > 0:
             start = self._boundary_before(max(end - size, 0), 0)
@@ -315,7 +312,7 @@ class LongText:
     # Places
 
     def _boundary_before(self, place: int, earliest: int) -> int:
-        """The last place up to this one, and from `earliest` on, where the text may be cut."""
+        """Return the last place from `earliest` to `place` where the text may be cut."""
         place = self._character_start(place)
         for distance in (_NEAR, _MAX_BOUNDARY_DISTANCE):
             start = self._character_start(max(earliest, place - distance))
@@ -326,7 +323,7 @@ class LongText:
         return start
 
     def _boundary_after(self, place: int) -> int:
-        """The first place from this one on where the text may be cut."""
+        """Return the first place from this one on where the text may be cut."""
         start = self._character_start(min(place, self.end) - 1)
         for distance in (_NEAR, _MAX_BOUNDARY_DISTANCE):
             end = self._character_start(place + distance)
@@ -337,34 +334,27 @@ class LongText:
         return end
 
     def _character_start(self, place: int) -> int:
-        """The place where the character that contains a byte begins."""
+        """Return the start of the character that contains a byte."""
         if place >= self.end:
             return self.end
         while self._text[place] & 0xC0 == 0x80:  # a continuation byte of UTF-8
             place -= 1
         return place
 
-    def _follows_letter(self, place: int) -> bool:
-        """Is a plain character no beginning of a word, because a letter stands before it and nothing cuts between letters?"""
-        return self._keeps_ascii_letters and self._text[place - 1:place].isalpha() and 0x20 < self._text[place] < 0x7F
-
     def _is_inside_word(self, place: int) -> bool:
-        """Does a piece begin at a place without a boundary near it?"""
+        """Return whether no boundary is near a place where a piece begins."""
         start = self._character_start(max(place - _MAX_BOUNDARY_DISTANCE, 0))
         return place - start >= _MAX_BOUNDARY_DISTANCE and self._boundaries.isdisjoint(self.part(start, place))
-
     # Languages
 
     def _language(self, group: str, script: str) -> str | None:
-        """The language of a script in this text: one for all groups, that of the first ones."""
+        """Return the language of a script in this text, detected once for all groups. group: a text of this script, for texts
+        whose samples do not contain the script."""
         if script not in self._languages:
-            self._languages[script] = self._detect_language(group, script)
+            self._languages[script] = self._detect_language(group, script) if script in LANGUAGE_DEPENDENT else None
         return self._languages[script]
 
     def _detect_language(self, group: str, script: str) -> str | None:
-        """group: a text of this script, for texts that have none of it in their samples."""
-        if script not in LANGUAGE_DEPENDENT:
-            return None
         for start in range(0, min(self.end, MAX_SAMPLE_OFFSET), _SAMPLE):
             part = self.part(self._character_start(start), self._character_start(start + _SAMPLE))
             sample = "".join(part[each.start:each.end] for each in groups(part) if each.script == script)
@@ -374,5 +364,5 @@ class LongText:
 
 
 def _size(text: str) -> int:
-    """The bytes of a text in UTF-8."""
+    """Return the length of a text in bytes of UTF-8."""
     return len(text) if text.isascii() else len(text.encode())

@@ -1,4 +1,4 @@
-"""Finds the tokens of a text that a query matched, and limits the work of formatting them (docs/search.md#matched-words).
+"""Find the tokens of a text that a query matched (docs/search.md#matched-words).
 
 A MatchFinder is built from the terms of a query:
 
@@ -17,17 +17,11 @@ A MatchFinder is built from the terms of a query:
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from svcd.text.analyzer import WORD, Token
-
-# Characters of text that one search may read after its time limit: those of the hits of most pages. Reading them takes a tenth
-# of a second, half a second where a segmenter finds the words.
-GUARANTEED_CHARACTERS = 65_536
-# Bytes that tags and markers may add to the answer of one search: the request gives them, and they may be long.
-MAX_ADDED_BYTES = 16_777_216
 
 Phrase = Sequence["str | None"]
 
@@ -42,11 +36,6 @@ class LocatedTerm:
     words: Sequence[str] = ()
     phrases: Sequence[Phrase] = ()
 
-    @property
-    def width(self) -> int:
-        """The number of word positions that the term covers, less one."""
-        return self.positions[1] - self.positions[0]
-
 
 class Match(NamedTuple):
     """A run of tokens that matched one term; tokens, words and characters are counted from 0."""
@@ -56,7 +45,7 @@ class Match(NamedTuple):
     first_word: int  # the number of the first matched word among the words of the text
     last_word: int
     start: int  # in characters
-    length: int  # in characters: fewer than those of the token if only its prefix matched
+    length: int  # in characters: less than the length of the token if only its prefix matched
     positions: tuple[int, int]  # of the term in the query
 
     @property
@@ -83,7 +72,9 @@ class MatchFinder:
         located = list(terms)
         self._phrases: dict[str, list[tuple[Phrase, LocatedTerm]]] = {}
         for term in located:
-            self._add_phrases(term)
+            for phrase in term.phrases:
+                if phrase and phrase[0] is not None:
+                    self._phrases.setdefault(phrase[0], []).append((phrase, term))
         self._candidates = _Candidates(located)
         # The first word of a match has a lemma that starts with one of these. ("" matches the empty lemma only.)
         self.prefixes = frozenset({*self._phrases, *self._candidates.whole, *self._candidates.prefixes})
@@ -93,125 +84,62 @@ class MatchFinder:
         return bool(self._phrases or self._candidates.whole or self._candidates.prefixes)
 
     def find(self, tokens: Sequence[Token]) -> list[Match]:
-        """The matches in the tokens of one text, from left to right, without overlaps."""
+        """Return the matches in the tokens of one text, from left to right, without overlaps."""
+        found: list[Match] = []
         if not self:
-            return []
+            return found
         places = [place for place, token in enumerate(tokens) if token.kind == WORD]
-        return list(self._scan(tokens, places))
-
-    def _add_phrases(self, term: LocatedTerm) -> None:
-        for phrase in term.phrases:
-            if phrase and phrase[0] is not None:
-                self._phrases.setdefault(phrase[0], []).append((phrase, term))
-
-    def _scan(self, tokens: Sequence[Token], places: Sequence[int]) -> Iterator[Match]:
-        phrases, candidates = self._phrases, self._candidates
         free = 0  # the first word after the last match
         for number, place in enumerate(places):
             lemma = tokens[place].lemma
-            if number < free or (candidates[lemma] is None and lemma not in phrases):
+            if number < free or (self._candidates[lemma] is None and lemma not in self._phrases):
                 continue
             match = self._match_at(tokens, places, number)
             if match:
-                yield match
+                found.append(match)
                 free = match.last_word + 1
+        return found
 
     def _match_at(self, tokens: Sequence[Token], places: Sequence[int], number: int) -> Match | None:
+        """Return the match that begins at the word `number`. places: the indexes of the tokens that are words."""
         place = places[number]
         token = tokens[place]
         for phrase, term in self._phrases.get(token.lemma, ()):
-            if _is_phrase_at(tokens, places, number, phrase):
-                last = number + len(phrase) - 1
+            last = number + len(phrase) - 1
+            # A phrase with a position gap (None) equals no lemma.
+            if last < len(places) and all(tokens[places[number + step]].lemma == word for step, word in enumerate(phrase)):
                 length = tokens[places[last]].end - token.start
                 return Match(place, places[last], number, last, token.start, length, term.positions)
         candidate = self._candidates[token.lemma]
         if candidate is None:
             return None
-        length = _matched_length(token, candidate)
+        length = token.end - token.start
+        if candidate.term.is_prefix:  # mark only the characters that became the typed ones
+            length = token.characters_of(len(candidate.word[: candidate.term.length].encode()))
         return Match(place, place, number, number, token.start, length, candidate.term.positions)
 
 
 class _Candidates(dict[str, "_Candidate | None"]):
-    """Lemma -> the first word, in the order of ranks, that matches it; None if no word does. Filled on demand."""
+    """Lemma -> the first word, in the order of ranks, that matches it; None if no word does. Filled on demand.
+
+    Wide terms (n-grams) are tried first, prefixes last.
+    """
 
     def __init__(self, located: Sequence[LocatedTerm]) -> None:
         super().__init__()
         self.whole: dict[str, _Candidate] = {}
         self.prefixes: dict[str, _Candidate] = {}
-        for candidate in _ranked(located):
-            table = self.prefixes if candidate.term.is_prefix else self.whole
-            table.setdefault(candidate.word, candidate)
+        ordered = sorted(located, key=lambda term: (term.is_prefix, term.positions[0] - term.positions[1]))
+        words = ((word, term) for term in ordered for word in term.words)
+        for rank, (word, term) in enumerate(words):
+            (self.prefixes if term.is_prefix else self.whole).setdefault(word, _Candidate(rank, word, term))
         self._lengths = sorted({len(word) for word in self.prefixes})
 
     def __missing__(self, lemma: str) -> _Candidate | None:
-        found = self[lemma] = self.whole.get(lemma) or self._by_prefix(lemma)
+        found = self.whole.get(lemma)
+        if found is None:
+            prefixes = (lemma[:length] for length in self._lengths if length <= len(lemma))
+            matching = [self.prefixes[prefix] for prefix in prefixes if prefix in self.prefixes]
+            found = min(matching, default=None, key=lambda candidate: candidate.rank)
+        self[lemma] = found
         return found
-
-    def _by_prefix(self, lemma: str) -> _Candidate | None:
-        prefixes = (lemma[:length] for length in self._lengths if length <= len(lemma))
-        found = [self.prefixes[prefix] for prefix in prefixes if prefix in self.prefixes]
-        return min(found, default=None, key=lambda candidate: candidate.rank)
-
-
-def _ranked(located: Sequence[LocatedTerm]) -> Iterator[_Candidate]:
-    """The words of all terms in the order in which they are tried: wide terms (n-grams) first, prefixes last."""
-    ordered = sorted(located, key=lambda term: (term.is_prefix, -term.width))
-    words = ((word, term) for term in ordered for word in term.words)
-    for rank, (word, term) in enumerate(words):
-        yield _Candidate(rank, word, term)
-
-
-def _is_phrase_at(tokens: Sequence[Token], places: Sequence[int], number: int, phrase: Phrase) -> bool:
-    """Are the words from `number` on those of the phrase? Never if it has a position gap.
-
-    places: the indexes of the tokens that are words.
-    """
-    if number + len(phrase) > len(places):
-        return False
-    return all(tokens[places[number + step]].lemma == word for step, word in enumerate(phrase))
-
-
-def _matched_length(token: Token, candidate: _Candidate) -> int:
-    """The number of characters of the token to mark: of a prefix those that became the typed characters, else all."""
-    if not candidate.term.is_prefix:
-        return token.end - token.start
-    typed = candidate.word[: candidate.term.length]
-    return token.characters_of(len(typed.encode()))
-
-
-# Limits on formatting
-
-
-class FormattingBudget:
-    """How much work the formatting of one search may still do. expired: has the time limit passed? None for no limit.
-
-    Formatting counts towards the time limit of the search, so that a hit of 20 MB cannot occupy a search slot for a minute. A
-    fixed amount is always allowed, so that hits of usual size are formatted however long ranking took. A page that is rendered in
-    portions has one budget, which each portion renews.
-    """
-
-    def __init__(self, expired: Callable[[], bool] | None = None) -> None:
-        self._expired = expired
-        self._guaranteed = GUARANTEED_CHARACTERS
-        self._addable = MAX_ADDED_BYTES
-        self._is_over = False
-
-    def renew(self) -> None:
-        """Allow the fixed amount again, for the next portion of a page."""
-        self._guaranteed = GUARANTEED_CHARACTERS
-
-    def allows(self, characters: int) -> bool:
-        """May so many more characters be read, or a step of similar cost be made? If so, they are counted."""
-        if self._guaranteed > 0:
-            self._guaranteed -= characters
-            return True
-        if not self._is_over and self._expired is not None:
-            self._is_over = self._expired()
-        return not self._is_over
-
-    def adds(self, size: int) -> bool:
-        """May so many bytes be added to the texts of hits? If so, they are counted."""
-        if size > self._addable:
-            return False
-        self._addable -= size
-        return True

@@ -1,4 +1,4 @@
-"""The order of merged hits: the key of each hit, how two keys compare, and lists merged by them (docs/search.md#merge-order).
+"""Order merged hits: the key of each hit, the comparison of two keys, and lists merged by keys (docs/search.md#merge-order).
 
 Merged lists are compatible, so keys mostly have the same kinds of entries in the same places.
 """
@@ -13,7 +13,7 @@ from svcd.search.score_values import Compared, by_score, by_value, compared_valu
 
 
 class MergeKey(NamedTuple):
-    """What orders a hit among others: entries that are compared one by one, and its weighted score."""
+    """The values that order a hit among others: entries that are compared one by one, and its weighted score."""
 
     compared: tuple[Compared, ...]
     score: float
@@ -24,18 +24,18 @@ class Mergeable(Protocol):
 
     @property
     def key(self) -> MergeKey:
-        """What orders it."""
+        """The key that orders it."""
 
     @property
     def number(self) -> int:
-        """That of its query; decides between hits with equal keys."""
+        """The number of its query; decides between hits with equal keys."""
 
 
 H = TypeVar("H", bound=Mergeable)
 
 
 def merge_keys(weight: float) -> Callable[[tuple[Detail, ...]], MergeKey]:
-    """A function from score details to merge keys, for the hits of one query; cached, since buckets share their details."""
+    """Return a function from score details to merge keys, for the hits of one query; cached, since buckets share details."""
     known: dict[tuple[Detail, ...], MergeKey] = {}
 
     def key(details: tuple[Detail, ...]) -> MergeKey:
@@ -50,8 +50,8 @@ def merge_keys(weight: float) -> Callable[[tuple[Detail, ...]], MergeKey]:
 def merged(lists: Iterable[Iterable[H]]) -> Iterator[H]:
     """Merge sorted lists lazily, best hits first.
 
-    Equal hits of different lists come in the order of a binary heap of the lists, which clients see: a list goes on while it
-    is as good as the others, and when it ends the last one takes its place.
+    Equal hits of different lists come in the order of a binary heap of the lists, which clients see: the current list
+    continues while it is as good as the others, and when it ends the last list takes its place.
     """
     heap = [_Head(hit, rest) for rest in map(iter, lists) for hit in _first(rest)]
     for place in reversed(range(len(heap) // 2)):
@@ -79,7 +79,7 @@ class _Head(NamedTuple):
 
 
 def _first(rest: Iterator[H]) -> list[H]:
-    """The next hit of a list, which is taken; none at its end."""
+    """Take the next hit of a list; return [] at its end."""
     for hit in rest:
         return [hit]
     return []
@@ -101,21 +101,17 @@ def _is_better(left: _Head, right: _Head) -> bool:
 
 
 def compare(left: MergeKey, right: MergeKey) -> float:
-    """Negative if the left key is better, positive if the right one is, 0 if they are equal."""
+    """Return a negative number if the left key is better, a positive one if the right key is, 0 if they are equal."""
     for mine, other in zip(left.compared, right.compared):
-        if not _is_comparable(mine, other):
-            # Entries of different kinds: the longer key is better, then the larger score.
+        is_comparable = type(mine) is type(other) and (
+            isinstance(mine, float) or mine.ascending == other.ascending)  # type: ignore[union-attr]  # both are of one type
+        if not is_comparable:  # entries of different kinds: the longer key is better, then the larger score
             return len(right.compared) - len(left.compared) or right.score - left.score
         order = _COMPARISONS[type(mine)](mine, other)
         if order:
             return order
     return len(right.compared) - len(left.compared)
 
-
-def _is_comparable(left: Compared, right: Compared) -> bool:
-    if type(left) is not type(right):
-        return False
-    return isinstance(left, float) or left.ascending == right.ascending  # type: ignore[union-attr]  # both are of one type
 
 
 def _by_distance(left: GeoSorted, right: GeoSorted) -> float:

@@ -1,7 +1,7 @@
-"""Places pinned hits among those that ranking found (docs/search-rules.md#positions). Pure functions, for hits of any kind.
+"""Place pinned hits among those that ranking found (docs/search-rules.md#positions). Pure functions, for hits of any kind.
 
-A pin is (the position that its rule asks for, hit). The hits of one query are placed as their rules name them; what a search
-shows is placed again, by position, when the hits of all its queries are merged.
+A pin is (the position that its rule asks for, hit). The hits of one query are placed in the order of its rules. When the hits of
+all queries are merged, the pins are placed again, by position.
 """
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Pin = tuple[int, T]
 
 
 def by_position(pins: Iterable[Pin[T]]) -> list[Pin[T]]:
-    """The pins by position; those of one position in the order given."""
+    """Return the pins sorted by position; pins with the same position keep their order."""
     return sorted(pins, key=lambda pin: pin[0])
 
 
 def placed(organic: Sequence[T], pins: Sequence[Pin[T]], end: int) -> list[T]:
-    """The first `end` hits: at each place the next pin if its position has come, else the next organic hit.
+    """Return the first `end` hits: at each place the next pin if its position is reached, else the next organic hit.
 
-    Pins that are left when the organic hits run out follow in their order. A pin that waits for its position keeps those
-    after it waiting.
+    When the organic hits run out, the remaining pins follow in their order. A pin that waits for its position delays the pins
+    after it.
     """
     found: list[T] = []
     hits, waiting = iter(organic), list(reversed(pins))
@@ -45,18 +45,18 @@ def placed(organic: Sequence[T], pins: Sequence[Pin[T]], end: int) -> list[T]:
 
 
 def pinned_hit(docid: int, position: int) -> Hit:
-    """The hit of a document that a rule pins."""
+    """Return the hit of a document that a rule pins."""
     return Hit(docid, (Pinned(position),))
 
 
 def pinned_position(hit: Hit) -> int | None:
-    """The position that a rule asks for, None if no rule has pinned the hit."""
+    """Return the position that a rule asks for, None for an organic hit."""
     first = hit.details[0] if hit.details else None
     return first.position if isinstance(first, Pinned) else None
 
 
 def split(hits: Iterable[Hit]) -> tuple[list[Hit], list[Pin[Hit]]]:
-    """(the organic hits, the pins), each in their order."""
+    """Return (the organic hits, the pins), each in their order."""
     organic: list[Hit] = []
     pins: list[Pin[Hit]] = []
     for hit in hits:
@@ -69,6 +69,6 @@ def split(hits: Iterable[Hit]) -> tuple[list[Hit], list[Pin[Hit]]]:
 
 
 def with_pins(ranking: Ranking, pins: Sequence[Pin[Hit]], most: int) -> Ranking:
-    """A ranking of the other documents with the pins in their places, `most` hits in all; pinned documents are counted."""
+    """Put the pins in their places in a ranking of the other documents, `most` hits in all; pinned documents are counted."""
     counted = ranking.counted | DocIds([hit.docid for _, hit in pins])
     return Ranking(counted, placed(ranking.hits, pins, most))

@@ -1,4 +1,4 @@
-"""What a hit tells the instance that merges it with its own: how it compares, and values that it does not show.
+"""The members that a hit has for an instance that merges it with its own hits: its merge key, and values that it does not show.
 
 See docs/network.md#being-a-remote.
 """
@@ -24,16 +24,16 @@ EXTRA_DOCUMENT, PINNED_POSITION = "extra_document", "pinnedPosition"
 
 
 def members_for_caller(details: Sequence[Detail], weight: float, extra: dict[str, Any]) -> dict[str, Any]:
-    """The members of `_federation` for the instance that merges the hit. extra: its ExtraDocuments.of()."""
+    """Return the members of `_federation` for the instance that merges the hit. extra: its ExtraDocuments.of()."""
     if details and isinstance(details[0], Pinned):
         return {SCORE_VALUES: [], EXTRA_DOCUMENT: extra, PINNED_POSITION: details[0].position}
     return {SCORE_VALUES: shown_values(details, weight), EXTRA_DOCUMENT: extra}
 
 
 class ExtraDocuments:
-    """The values of documents that a caller needs and that their hits do not show: those of `distinct` and of the facets.
+    """The values of documents that a caller needs and that hits do not show: the values of `distinct` and of the facets.
 
-    The caller compares the values of `distinct` over all its lists, and takes those of rejected hits out of its facets.
+    The caller compares the values of `distinct` over all its lists, and subtracts the values of rejected hits from its facets.
     """
 
     def __init__(self, reader: Reader, index_uid: str, query: SearchQuery, federation: Federation) -> None:
@@ -46,7 +46,7 @@ class ExtraDocuments:
         self._shown = Selection(_named(_named(fields, reader.settings.displayed_attributes), query.attributes_to_retrieve))
 
     def of(self, docid: int) -> dict[str, Any]:
-        """The values of one document; {} if the hit shows them all."""
+        """Return the values of one document; {} if the hit shows them all."""
         if not self._wanted:
             return {}
         (text,) = self._reader.documents([docid])

@@ -1,4 +1,4 @@
-"""What remotes found: hits with what orders them, pins, totals and facets; they are merged with those of this instance.
+"""The results of remotes: hits with merge keys, pins, totals and facets, to be merged with those of this instance.
 
 See docs/network.md#merging. svcd.api.remote_answers reads them from the answers of remotes.
 """
@@ -20,7 +20,7 @@ class RemoteHit(NamedTuple):
     """A hit of a remote.
 
     index_uid: of the index of the remote. document: the hit as it is shown. extra: values of its document that it does not show.
-    pinned_position: None unless it is a pin. is_semantic: was it found by its vector? Others as of MergedHit.
+    pinned_position: None unless it is a pin. is_semantic: it was found by its vector. The other members: see MergedHit.
     """
 
     key: MergeKey
@@ -32,24 +32,24 @@ class RemoteHit(NamedTuple):
     is_semantic: bool
 
     def parts(self) -> list[Json]:
-        """What is known of its document."""
+        """Return the known parts of its document."""
         return [self.document, self.extra]
 
     def text(self) -> str:
-        """The JSON text of the hit."""
+        """Return the JSON text of the hit."""
         return dumps(self.document)
 
     def plain_document(self, shows_source: bool) -> str:
-        """The document without what the search added to it, as a reranking gets it; shows_source: but with `_federation`."""
+        """Return the document as a reranking gets it, without members that the search added. shows_source: keep `_federation`."""
         added = _ADDED if shows_source else _ADDED | {FEDERATION}
         return dumps({name: value for name, value in self.document.items() if name not in added})
 
 
 class RemoteResult(NamedTuple):
-    """What a remote found: the best hits of its queries, and the pinned ones, each in their order.
+    """The result of a remote: the best hits of its queries, and the pinned hits, each in their order.
 
-    facets: by index uid. query_vectors: by the number of the query. primary_keys: by index uid, of a remote that was asked
-    for metadata.
+    facets: by index uid. query_vectors: by the number of the query. primary_keys: by index uid, if the remote was asked for
+    metadata.
     """
 
     hits: Sequence[RemoteHit]
@@ -61,14 +61,14 @@ class RemoteResult(NamedTuple):
     primary_keys: Mapping[str, str]
 
     def pins(self) -> Sequence[tuple[int, RemoteHit]]:
-        """The pins with the positions that the rules of the remote ask for."""
+        """Return the pins with the positions that the rules of the remote ask for."""
         return [(hit.pinned_position or 0, hit) for hit in self.pinned_hits]
 
 
 class Remotes(NamedTuple):
-    """What other instances have to do with a search.
+    """The remotes that take part in a search.
 
-    own_name: that of this instance in the network, which its hits show. wait: returns the results of the remotes that
+    own_name: the name of this instance in the network, which its hits show. wait: returns the results of the remotes that
     answered, in byte order of their names; called once, after the search of this instance.
     """
 

@@ -1,4 +1,4 @@
-"""The parameters of a search after validation, and its result."""
+"""The parameters of a search after validation, the limits on formatting its hits, and its result."""
 from __future__ import annotations
 
 from array import array
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class QueryInput(NamedTuple):
-    """What the vector of a query is made of, and by which embedder.
+    """The input from which an embedder makes the vector of a query.
 
-    settings: of the embedder, defaults filled in. dimensions: None while they are not known. q, media: None if not given.
-    is_needed: False if words alone will do when there is no vector.
+    settings: of the embedder, defaults filled in. dimensions: None while they are unknown. q, media: None if not given.
+    is_needed: False if the search can fall back to words alone.
     """
 
     embedder: str
@@ -37,10 +37,10 @@ Embed = Callable[[QueryInput], "array[float]"]
 
 
 class Reranking(NamedTuple):
-    """How the hits of a page are ordered for the user.
+    """A service that orders the hits of a page for the user.
 
-    order: documents of the hits as JSON texts -> positions in the new order; some may be missing or repeated. Called with no
-    hits, too. Raises errors of the interface. shows_source: do the documents have the member `_federation`?
+    order: documents of the hits as JSON texts -> positions in the new order, which may omit or repeat positions. It is also
+    called without hits. Raises errors of the interface. shows_source: the documents have the member `_federation`.
     """
 
     order: Callable[[Sequence[str]], Sequence[int]]
@@ -48,22 +48,22 @@ class Reranking(NamedTuple):
 
 
 def no_embedding(_wanted: QueryInput) -> array[float]:
-    """For searches that bring their vectors with them."""
+    """Refuse to embed: the query brings its vector, or needs none."""
     raise ApiError("vector_embedding_error", "There is no service that could embed the query.")
 
 
 class PinningRules(Protocol):
-    """The search rules that are in force for one query on one index. Implemented by svcd.rules."""
+    """The search rules in force for one query on one index. Implemented by svcd.rules."""
 
     def pins(self, reader: Reader, parsed: ParsedQuery, condition: Condition | None, docids: DocIds) -> Sequence[tuple[int, int]]:
-        """(position, docid) of the documents that they pin for the query, each once, as the rules name them.
+        """Return (position, docid) of the documents that the rules pin for the query, each once, in the order of the rules.
 
         condition: the filter; docids: the documents that it leaves.
         """
 
 
 class Hybrid(NamedTuple):
-    """How much meaning counts: 0 for words alone, 1 for vectors alone; and whose vectors are searched."""
+    """The weight of vectors in a hybrid search, from 0 (words alone) to 1 (vectors alone), and the embedder to search by."""
 
     embedder: str
     ratio: float = 0.5
@@ -113,12 +113,12 @@ class IndexedQuery:
 
 @dataclass(frozen=True)
 class Federation:
-    """The requested page of the merged list, and what is computed over the list. `page` or `hits_per_page` mean page mode.
+    """The requested page of the merged list, and the facets to count. Page mode: `page` or `hits_per_page` is given.
 
-    distinct: a field of which no two hits may share a value. facets: index uid -> patterns of fields to count, None for an
-    index that is named without patterns. merges_facets: are the facets of all indexes merged, and so need one order?
-    is_single: is it a search of one query, whose errors do not name it? is_proxied: will another instance merge the hits with
-    its own, and so needs to know how they compare?
+    distinct: the field whose values no two hits may share. facets: index uid -> patterns of fields to count, None for an
+    index that is named without patterns. merges_facets: the facets of all indexes are merged, and need one order. is_single:
+    a search of one query, whose errors do not name it. is_proxied: another instance will merge the hits with its own, and
+    needs the values to compare them by.
     """
 
     offset: int = 0
@@ -133,19 +133,19 @@ class Federation:
 
     @cached_property
     def is_paged(self) -> bool:
-        """Is it page mode, with an exact total?"""
+        """Whether the request is in page mode, with an exact total."""
         return self.page is not None or self.hits_per_page is not None
 
     @cached_property
     def window(self) -> tuple[int, int]:
-        """(first, end) of the requested hits in the list; equal if there are none."""
+        """(first, end) of the requested hits in the list; equal for an empty page."""
         if not self.is_paged:
             return self.offset, self.offset + self.limit
         page, size = self.page_and_size
         return max(page - 1, 0) * size, page * size
 
     def pagination(self, total: int) -> dict[str, int]:
-        """The pagination members of the answer, in their order."""
+        """Return the pagination members of the answer, in their order."""
         if not self.is_paged:
             return {"limit": self.limit, "offset": self.offset, "estimatedTotalHits": total}
         page, size = self.page_and_size
@@ -154,7 +154,7 @@ class Federation:
 
     @property
     def page_and_size(self) -> tuple[int, int]:
-        """(number of the page, hits of a page) in page mode."""
+        """(page number, hits per page) in page mode."""
         return 1 if self.page is None else self.page, 20 if self.hits_per_page is None else self.hits_per_page
 
 
@@ -163,9 +163,9 @@ class SearchResult:
     """The result of a search.
 
     hits: JSON texts, best first; a LongPage (svcd.search.hits) renders them on access.
-    pagination: members of the answer, in their order. facets: index uid -> facets of that index. semantic_hits: how many of the
-    hits were found by their vectors, None if no query searched vectors. query_vectors: number of a query -> its vector, of
-    those that retrieve vectors. ranked: the hits of the page with their docids; () for merged lists.
+    pagination: members of the answer, in their order. facets: index uid -> facets of that index. semantic_hits: the number of
+    hits that were found by their vectors, None if no query searched vectors. query_vectors: query number -> its vector, for
+    queries that retrieve vectors. ranked: the hits of the page with their docids; () for merged lists.
     """
 
     hits: Sequence[str]
@@ -174,3 +174,47 @@ class SearchResult:
     semantic_hits: int | None = None
     query_vectors: Mapping[int, Sequence[float]] = field(default_factory=dict)
     ranked: Sequence[Hit] = ()
+
+
+# Limits on formatting
+
+# Characters of text that one search may read after its time limit: enough for the hits of most pages. Reading them takes a tenth
+# of a second, half a second where a segmenter finds the words.
+GUARANTEED_CHARACTERS = 65_536
+# Bytes that tags and markers may add to the answer of one search: clients choose them, and they may be long.
+MAX_ADDED_BYTES = 16_777_216
+
+
+class FormattingBudget:
+    """The work that the formatting of one search may still do. expired: has the time limit passed? None for no limit.
+
+    Formatting counts towards the time limit of the search, so that a hit of 20 MB cannot occupy a search slot for a minute. A
+    fixed amount is always allowed, so that hits of usual size are formatted however long ranking took. A page that is rendered in
+    portions has one budget, which each portion renews.
+    """
+
+    def __init__(self, expired: Callable[[], bool] | None = None) -> None:
+        self._expired = expired
+        self._guaranteed = GUARANTEED_CHARACTERS
+        self._addable = MAX_ADDED_BYTES
+        self._is_over = False
+
+    def renew(self) -> None:
+        """Allow the fixed amount again, for the next portion of a page."""
+        self._guaranteed = GUARANTEED_CHARACTERS
+
+    def allows(self, characters: int) -> bool:
+        """Return whether `characters` more may be read, or a step of similar cost be made; if so, count them."""
+        if self._guaranteed > 0:
+            self._guaranteed -= characters
+            return True
+        if not self._is_over and self._expired is not None:
+            self._is_over = self._expired()
+        return not self._is_over
+
+    def adds(self, size: int) -> bool:
+        """Return whether `size` bytes may be added to the texts of hits; if so, count them."""
+        if size > self._addable:
+            return False
+        self._addable -= size
+        return True

@@ -1,7 +1,7 @@
-"""The values by which hits of several lists are compared: scores, sort values and distances, in the order of the ranking rules.
+"""The values that order hits of several lists: scores, sort values and distances, in the order of the ranking rules.
 
-A list of hits compares with others entry by entry (docs/search.md#merge-order); how entries of different kinds compare, and
-whose distance is better, depends on what is merged.
+Hits of merged lists are compared entry by entry (docs/search.md#merge-order). The kind of merge decides how entries of different
+kinds compare, and which distance is better.
 """
 from __future__ import annotations
 
@@ -19,17 +19,25 @@ _EPSILON = 2.0 ** -52
 Compared = float | Sorted | GeoSorted
 
 _RANKS, _SIMILARITY, _SORT = range(3)
-_NOWHERE = (0.0, 0.0)  # remotes say how far a hit is, not from where
+_NOWHERE = (0.0, 0.0)  # remotes send the distance of a hit, not its origin
 
 
 def compared_values(details: Sequence[Detail], weight: float) -> tuple[Compared, ...]:
-    """Neighbouring ranks merged to one weighted score, weighted similarities, sort values and distances as they are."""
+    """Return the values of a hit: neighbouring ranks as one weighted score, weighted similarities, sort values, distances."""
     return tuple(value for _, value in _of_kinds(details, weight))
 
 
 def shown_values(details: Sequence[Detail], weight: float) -> list[dict[str, Any]]:
-    """The same values as another instance reads them (docs/network.md#members-for-the-caller)."""
-    return [_shown(kind, value) for kind, value in _of_kinds(details, weight)]
+    """Return the same values as another instance reads them (docs/network.md#members-for-the-caller)."""
+    shown: list[dict[str, Any]] = []
+    for kind, value in _of_kinds(details, weight):
+        if isinstance(value, Sorted):
+            shown.append({"sort": {"asc": value.ascending, "value": value.value}})
+        elif isinstance(value, GeoSorted):
+            shown.append({"geoSort": {"asc": value.ascending, "distance": value.metres}})
+        else:
+            shown.append({"vectorSort" if kind == _SIMILARITY else "weightedScore": value})
+    return shown
 
 
 def _of_kinds(details: Sequence[Detail], weight: float) -> Iterator[tuple[int, Compared]]:
@@ -38,21 +46,16 @@ def _of_kinds(details: Sequence[Detail], weight: float) -> Iterator[tuple[int, C
             yield kind, scores.score(run) * weight
             continue
         for detail in run:
-            yield kind, detail  # type: ignore[misc]  # of this kind there are only Sorted and GeoSorted
-
-
-def _shown(kind: int, value: Compared) -> dict[str, Any]:
-    if isinstance(value, Sorted):
-        return {"sort": {"asc": value.ascending, "value": value.value}}
-    if isinstance(value, GeoSorted):
-        return {"geoSort": {"asc": value.ascending, "distance": value.metres}}
-    return {"vectorSort" if kind == _SIMILARITY else "weightedScore": value}
+            yield kind, detail  # type: ignore[misc]  # this kind contains only Sorted and GeoSorted
 
 
 def read_values(shown: Any) -> tuple[tuple[Compared, ...], bool]:
-    """(the values that shown_values() of another instance made, is one of them a similarity?). Raises ValueError."""
+    """Read the result of shown_values() of another instance. Returns (the values, whether any is a similarity).
+
+    Raises ValueError.
+    """
     if not isinstance(shown, list):
-        raise ValueError("no list of score values")
+        raise ValueError("score values must be a list")
     return tuple(map(_read, shown)), any("vectorSort" in value for value in shown)
 
 
@@ -64,7 +67,7 @@ def _read(shown: Any) -> Compared:
             return Sorted("", ascending, value)
         case {"geoSort": {"asc": bool(ascending), "distance": metres}} if metres is None or _is_number(metres):
             return GeoSorted(_NOWHERE, ascending, None, metres)
-    raise ValueError("no score value")
+    raise ValueError("not a valid score value")
 
 
 def _is_number(value: Any) -> bool:
@@ -77,23 +80,23 @@ def _kind_of(detail: Detail) -> int:
     return _SORT if isinstance(detail, (Sorted, GeoSorted)) else _RANKS
 
 
-# Comparisons of entries of one kind: negative if the left one is better, 0 if they are equal
+# Comparisons of entries of one kind: negative if the left entry is better, 0 if they are equal
 
 
 def by_score(left: float, right: float) -> float:
-    """The larger score is better."""
+    """Compare scores: the larger one is better."""
     return 0 if abs(left - right) <= _EPSILON else right - left
 
 
 def by_distance(left: GeoSorted, right: GeoSorted) -> float:
-    """Negative if the left distance comes first in the direction of its sort; none comes last."""
+    """Compare distances in the direction of their sort; hits without a distance come last."""
     if left.metres is None or right.metres is None:
         return (left.metres is None) - (right.metres is None)
     return left.metres - right.metres if left.ascending else right.metres - left.metres
 
 
 def by_value(left: Sorted, right: Sorted) -> float:
-    """Numbers come before strings and strings before no value, whatever the direction."""
+    """Compare sort values: numbers come before strings and strings before missing values, in both directions."""
     if left.value == right.value:
         return 0
     kinds = _kind_of_value(left.value) - _kind_of_value(right.value)

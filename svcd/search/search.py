@@ -1,37 +1,93 @@
-"""Runs a search of one query: ranks as many documents as its page needs, renders the hits, and counts facets (docs/search.md).
+"""Run a search of one query: rank the documents that its page needs, render the hits, count facets (docs/search.md).
 
-Also: facet search, over the documents that such a search counts.
+The module also decides whether a query is ranked by words, by vectors or by both, and runs facet searches.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
 
 from svcd.base import tracing
 from svcd.base.docids import DocIds
+from svcd.base.errors import ApiError
 from svcd.base.json_text import loads
-from svcd.facets.distribution import Facets, facets_of
+from svcd.facets.distribution import facets_of
 from svcd.facets.fields import check_enabled, check_facets
 from svcd.facets.value_search import FacetHit, FacetQuery, search_values
 from svcd.query.reader import Reader
 from svcd.ranking import scores
 from svcd.ranking.bucket_sort import Hit, RankingLimits
 from svcd.ranking.scores import VectorSorted
-from svcd.search.hits import federation_member, paged, plain_documents, render_hits, reranked, shows_matches
+from svcd.search.hits import federation_member, paged, plain_documents, reranked, shows_matches
+from svcd.search.hybrid import hybrid_search
 from svcd.search.keyword import DistinctFilter, Found, filtered_docids, keyword_search
-from svcd.search.kinds import Kind, Search
-from svcd.search.matches import FormattingBudget
-from svcd.search.request import Embed, Federation, IndexedQuery, Reranking, SearchQuery, SearchResult, no_embedding
-from svcd.search.stored_strings import LongStrings
+from svcd.search.request import (Embed, Federation, FormattingBudget, IndexedQuery, Reranking, SearchQuery, SearchResult,
+                                 no_embedding)
+from svcd.search.semantic import QueryTarget, semantic_search
 
 __all__ = ["FacetHit", "FacetQuery", "Federation", "IndexedQuery", "SearchQuery", "SearchResult", "facet_search", "search"]
 
 DEFAULT_CUTOFF_MS = 1500
-# The share of the time limit after which formatting ends. Writing takes some time, too: a third of a second for 20 MB of text.
+# Formatting ends after this share of the time limit. Writing the response also takes time: a third of a second for 20 MB of text.
 _FORMATTING_PERCENT = 75
 
 _LOCAL = "execute local search"  # the name of the tracing span
-# Starts a clock for so many milliseconds; returns a predicate: have they passed?
+# Starts a clock for a number of milliseconds; returns a predicate: has the time passed?
 Timer = Callable[[int], Callable[[], bool]]
+
+
+class Kind(Enum):
+    """The kind of a search: by words, by vectors, or by both (docs/search.md#kinds-of-search)."""
+
+    KEYWORD = "keyword"
+    SEMANTIC = "semantic"
+    HYBRID = "hybrid"
+
+
+def kind_of(query: SearchQuery) -> Kind:
+    """Return the kind of a search. Raises missing_search_hybrid, invalid_search_media_and_vector."""
+    if query.media is not None and query.vector is not None:
+        raise ApiError("invalid_search_media_and_vector", "Invalid request: both `media` and `vector` parameters are present.")
+    if query.hybrid is None:
+        if query.media is not None or query.vector is not None:
+            raise ApiError("missing_search_hybrid",
+                           "Invalid request: missing `hybrid` parameter when `vector` or `media` are present.")
+        return Kind.KEYWORD
+    if query.hybrid.ratio == 0 or query.q is None and query.vector is None and query.media is None:
+        return Kind.KEYWORD
+    return Kind.SEMANTIC if query.hybrid.ratio == 1 or query.q is None else Kind.HYBRID
+
+
+class Search(NamedTuple):
+    """A query on one index, with its kind. target: the vector to compare documents with; None for a search by words."""
+
+    reader: Reader
+    query: SearchQuery
+    kind: Kind
+    target: QueryTarget | None
+
+    @classmethod
+    def of(cls, reader: Reader, query: SearchQuery, embed: Embed) -> Search:
+        """Prepare the search of a query. Raises as kind_of() and QueryTarget() do."""
+        kind = kind_of(query)
+        if kind is Kind.KEYWORD or query.hybrid is None:
+            return cls(reader, query, kind, None)
+        return cls(reader, query, kind, QueryTarget(reader, query, query.hybrid, embed))
+
+    def run(self, limits: RankingLimits, expired: Callable[[], bool], index_uid: str) -> Found:
+        """Rank the documents. Raises vector_embedding_error, and the codes of search parameters, whose messages begin with the
+        index."""
+        # Embedding stays outside the `try`: its error does not name the index. A hybrid search ignores that error.
+        target = self.target.get(is_needed=True) if self.target is not None and self.kind is Kind.SEMANTIC else None
+        try:
+            if target is not None:
+                return semantic_search(self.reader, self.query, target, limits, expired)
+            if self.target is not None:
+                return hybrid_search(self.reader, self.query, self.target, limits, expired)
+            return keyword_search(self.reader, self.query, limits, expired)
+        except ApiError as error:
+            raise error.inside(f"Index `{index_uid}`") from None
 
 
 def search(
@@ -40,19 +96,23 @@ def search(
 ) -> SearchResult:
     """Run one query, and return the requested page.
 
-    readers: index uid -> reader, of the index of the query; queries: exactly one; embed: makes vectors of queries; reranking:
+    readers: index uid -> reader, for the index of the query; queries: exactly one; embed: makes vectors of queries; reranking:
     orders the hits of the page. Raises the codes of search parameters, with messages that begin with the index, and
     invalid_search_facets.
     """
     (indexed,) = queries
     reader, query = readers[indexed.index_uid], indexed.query
-    expired, budget = timer(cutoff_ms(reader)), formatting_budget(reader, timer)
+    expired, budget = start_clocks(reader, timer)
     with tracing.span(_LOCAL):
         wanted = Search.of(reader, query, embed)
-        is_order_enough = reranking is None and _needs_order_only(wanted)
+        # Ranking skips rules for a bucket of one document if nothing depends on them. Scores, a threshold and vectors do; so
+        # do matched words, which show what the rules derived. With proximity by attribute, the order of later buckets does.
+        is_order_enough = reranking is None and wanted.kind is Kind.KEYWORD and not (
+            query.show_ranking_score or query.show_ranking_score_details or query.ranking_score_threshold is not None
+            or reader.settings.is_proximity_by_attribute or shows_matches(query))
         found = wanted.run(ranking_limits(reader, query, federation, is_order_enough), expired, indexed.index_uid)
         hits: Sequence[Hit] = found.ranking.hits
-        rejected: Sequence[Hit] = ()
+        counted = found.ranking.counted
         pins: Sequence[tuple[int, Hit]] = ()
         if query.rules is not None:
             from svcd.search.pins import split  # imported late: most instances have no search rules
@@ -60,71 +120,65 @@ def search(
             hits, pins = split(hits)
         if query.distinct is not None:
             hits, rejected = _split_distinct(reader, query.distinct, hits)
+            counted -= DocIds([hit.docid for hit in rejected])
     first, end = federation.window
+    patterns = federation.facets.get(indexed.index_uid)
     if reranking is not None:
-        check_facets(reader.settings, federation.facets.get(indexed.index_uid) or ())  # before the service is asked
-        hits = reranked(hits, federation.window, reranking,
-                        lambda some: _documents(reader, indexed, found, some, reranking.shows_source))
+        check_facets(reader.settings, patterns or ())  # before svcd calls the service that orders the hits
+
+        def documents(some: Sequence[Hit]) -> list[str]:
+            shown = [federation_member(indexed.index_uid, 0, scores.score(hit.details)) for hit in some]
+            return plain_documents(reader, query, found, some, shown if reranking.shows_source else ())
+
+        hits = reranked(hits, federation.window, reranking, documents)
     with tracing.span(_LOCAL):
         if pins:
             from svcd.search.pins import by_position, placed
 
             hits = placed(hits, by_position(pins), end)
-        long_strings, ranked = LongStrings(), hits[first:end]
-        page = paged(reader, query, found, ranked, long_strings,
-                     lambda found, some: render_hits(reader, query, found, some, budget, long_strings))
-        counted = found.ranking.counted - DocIds([hit.docid for hit in rejected])
+        ranked = hits[first:end]
+        page = paged(reader, query, found, ranked, budget)
         return SearchResult(
-            page, federation.pagination(len(counted)), _facets(indexed.index_uid, reader, federation, counted),
+            page, federation.pagination(len(counted)),
+            {} if patterns is None else {indexed.index_uid: facets_of(reader, patterns, counted)},
             count_semantic(ranked) if found.is_semantic else None,
             {0: found.vector} if query.retrieve_vectors and found.vector is not None else {}, ranked,
         )
 
 
-def _documents(reader: Reader, indexed: IndexedQuery, found: Found, hits: Sequence[Hit], shows_source: bool) -> list[str]:
-    """The documents of hits as a reranking gets them."""
-    members = [federation_member(indexed.index_uid, 0, scores.score(hit.details)) for hit in hits] if shows_source else ()
-    return plain_documents(reader, indexed.query, found, hits, members)
-
-
 def count_semantic(hits: Iterable[Hit]) -> int:
-    """How many of the hits were found by their vectors."""
+    """Count the hits that were found by their vectors."""
     return sum(any(isinstance(detail, VectorSorted) for detail in hit.details) for hit in hits)
 
 
 def cutoff_ms(reader: Reader) -> int:
-    """The time limit of a search of this index in milliseconds (docs/search.md#time-limit)."""
+    """Return the time limit of a search of this index in milliseconds (docs/search.md#time-limit)."""
     cutoff = reader.settings.search_cutoff_ms
     return DEFAULT_CUTOFF_MS if cutoff is None else cutoff
 
 
-def formatting_budget(reader: Reader, timer: Timer) -> FormattingBudget:
-    """Start the clock of formatting; returns what may be formatted until its time is over."""
-    return FormattingBudget(timer(cutoff_ms(reader) * _FORMATTING_PERCENT // 100))
+def start_clocks(reader: Reader, timer: Timer) -> tuple[Callable[[], bool], FormattingBudget]:
+    """Start the time of a search; return (a predicate: has it passed?, the budget for formatting, which ends earlier)."""
+    cutoff = cutoff_ms(reader)
+    return timer(cutoff), FormattingBudget(timer(cutoff * _FORMATTING_PERCENT // 100))
 
 
 def required_hits(reader: Reader, federation: Federation) -> int:
-    """The number of hits of an index that the page needs: up to its end, at most maxTotalHits."""
+    """Return the number of hits of an index that the page needs: up to its end, at most maxTotalHits."""
     return min(federation.window[1], reader.settings.max_total_hits)
 
 
 def ranking_limits(reader: Reader, query: SearchQuery, federation: Federation, order_only: bool = False) -> RankingLimits:
-    """How far one query must be ranked for the page."""
-    most, required = reader.settings.max_total_hits, required_hits(reader, federation)
-    threshold = query.ranking_score_threshold
-    # The exact total of a page-numbered request needs all scores for the threshold, but no more than maxTotalHits.
+    """Return how far the documents of one query must be ranked for the page."""
+    most = reader.settings.max_total_hits
+    required, threshold = min(federation.window[1], most), query.ranking_score_threshold
+    # The exact total of a page-numbered request needs all scores for the threshold, up to maxTotalHits hits.
     to_the_end = federation.is_paged and threshold is not None and required < most
     return RankingLimits(required, threshold, to_the_end, order_only, federation.is_paged)
 
 
-def _facets(index_uid: str, reader: Reader, federation: Federation, counted: DocIds) -> dict[str, Facets]:
-    """The facets of the counted documents, by index uid."""
-    patterns = federation.facets.get(index_uid)
-    return {} if patterns is None else {index_uid: facets_of(reader, patterns, counted)}
-
-
 def _split_distinct(reader: Reader, field: str, hits: Sequence[Hit]) -> tuple[list[Hit], list[Hit]]:
-    """(hits that share no value of the field in their documents, the others)."""
+    """Split hits into (those that share no value of the field with an earlier hit, the rest)."""
     texts = reader.documents([hit.docid for hit in hits])
     distinct = DistinctFilter(field)
     kept: list[Hit] = []
@@ -134,46 +188,29 @@ def _split_distinct(reader: Reader, field: str, hits: Sequence[Hit]) -> tuple[li
     return kept, rejected
 
 
-def _needs_order_only(wanted: Search) -> bool:
-    """May ranking skip rules for a bucket of one document? Not if scores, a threshold, vectors or matched words need them.
-
-    Matched words show what the rules derived. With proximity by attribute, later buckets depend on the skipped rules.
-    """
-    reader, query = wanted.reader, wanted.query
-    if wanted.kind is not Kind.KEYWORD:
-        return False
-    is_scored = query.show_ranking_score or query.show_ranking_score_details
-    is_rejecting = query.ranking_score_threshold is not None
-    return not (is_scored or is_rejecting or reader.settings.is_proximity_by_attribute or shows_matches(query))
-
-
 # Facet search (docs/search.md#facet-search-over-a-query)
 
 
 def facet_search(
     reader: Reader, facet: FacetQuery, query: SearchQuery, is_exhaustive: bool, timer: Timer
 ) -> list[FacetHit]:
-    """The values that a facet query matches, with their counts over the documents of an ordinary query.
+    """Return the values that a facet query matches, with their counts over the documents of an ordinary query.
 
-    is_exhaustive: apply `distinct` to all documents, not only to those of the first page. Of a search by vectors all documents
-    count that the filter leaves, and no vector is needed. Raises facet_search_disabled, invalid_facet_search_facet_name and the
-    codes of search parameters.
+    is_exhaustive: apply `distinct` to all documents, not only to those of the first page. A search by vectors counts all
+    documents of the filter, and needs no vector. Raises facet_search_disabled, invalid_facet_search_facet_name and the codes of
+    search parameters.
     """
     kind = Search.of(reader, query, no_embedding).kind
     check_enabled(reader.settings)
-    # First the search: its errors come before those of the facet name.
+    # The search runs first: its errors come before those of the facet name.
     if kind is not Kind.KEYWORD:
         return search_values(reader, facet, filtered_docids(reader, query))
-    limits = _limits_for_facet_search(reader, query, is_exhaustive)
+    has_threshold = query.ranking_score_threshold is not None
+    if has_threshold or reader.settings.distinct_attribute is not None:
+        # Page 0 has no hits, but an exact total.
+        federation = Federation(page=0) if is_exhaustive else Federation()
+        limits = ranking_limits(reader, query, federation, order_only=not has_threshold)
+    else:
+        limits = RankingLimits(0)  # ranking excludes no document from the count
     result = keyword_search(reader, query, limits, timer(cutoff_ms(reader)))
     return search_values(reader, facet, result.ranking.counted)
-
-
-def _limits_for_facet_search(reader: Reader, query: SearchQuery, is_exhaustive: bool) -> RankingLimits:
-    """How far to rank: not at all if ranking cannot exclude a document from the count."""
-    can_exclude = query.ranking_score_threshold is not None or reader.settings.distinct_attribute is not None
-    if not can_exclude:
-        return RankingLimits(0)
-    # Page 0 has no hits, but an exact total.
-    federation = Federation(page=0) if is_exhaustive else Federation()
-    return ranking_limits(reader, query, federation, order_only=query.ranking_score_threshold is None)

@@ -1,7 +1,6 @@
-"""Semantic search: documents ranked by how near their vectors are to that of a query (docs/search.md#semantic-search)."""
+"""Semantic search: rank documents by the distance of their vectors to the vector of a query (docs/search.md#semantic-search)."""
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from svcd.vectors.vector import vector_of
 
 
 class QueryTarget:
-    """What one query compares documents with; its vector is made when it is needed."""
+    """The vector that one query compares documents with; made when it is needed."""
 
     def __init__(self, reader: Reader, query: SearchQuery, hybrid: Hybrid, embed: Embed) -> None:
         """Raises invalid_search_embedder, and invalid_vector_dimensions for a given vector."""
@@ -37,25 +36,23 @@ class QueryTarget:
                            f"Invalid vector dimensions: expected: `{self._dimensions}`, found: `{len(vector)}`.")
 
     def get(self, is_needed: bool) -> Target:
-        """The target. is_needed: False if words alone will do. Raises what `embed` raises."""
-        return Target(self._name, self._vector(is_needed), distribution_of(self._settings))
-
-    def _vector(self, is_needed: bool) -> array[float]:
+        """Return the target. is_needed: False if words alone will do. Raises the errors of `embed`."""
         query = self._query
         if query.vector is not None:
-            return vector_of(query.vector)
-        tracing.begin("embed query")
-        try:
-            vector = self._embed(
-                QueryInput(self._name, self._settings, self._dimensions, query.q, query.media, is_needed))
-        finally:
-            tracing.end()
-        self._check(vector)
-        return vector
+            vector = vector_of(query.vector)
+        else:
+            tracing.begin("embed query")
+            try:
+                vector = self._embed(
+                    QueryInput(self._name, self._settings, self._dimensions, query.q, query.media, is_needed))
+            finally:
+                tracing.end()
+            self._check(vector)
+        return Target(self._name, vector, distribution_of(self._settings))
 
 
 def embedder_settings(reader: Reader, name: str, code: str) -> Mapping[str, Any]:
-    """The settings of an embedder. Raises `code` if there is none of this name."""
+    """Return the settings of an embedder. Raises `code` if none has this name."""
     settings: Mapping[str, Any] | None = reader.settings.embedders.get(name)
     if settings is None:
         raise ApiError(code, f"Cannot find embedder with name `{name}`.")
@@ -65,9 +62,9 @@ def embedder_settings(reader: Reader, name: str, code: str) -> Mapping[str, Any]
 def semantic_search(
     reader: Reader, query: SearchQuery, target: Target, limits: RankingLimits, expired: Callable[[], bool]
 ) -> Found:
-    """Rank the documents of one index by their vectors; the words of the query play no part. Raises as scope_of() does."""
+    """Rank the documents of one index by their vectors, not by the words of the query. Raises as scope_of() does."""
     scope = scope_of(reader, query)
-    pins = () if query.rules is None else scope.pins(scope.parse())  # the words decide which rules are in force
+    pins = () if query.rules is None else scope.pins(scope.parse())  # the words of the query decide which rules apply
     return rank_by_vectors(scope, scope.docids, target, limits, expired, pins)
 
 
@@ -75,11 +72,12 @@ def rank_by_vectors(
     scope: Scope, docids: DocIds, target: Target, limits: RankingLimits, expired: Callable[[], bool],
     pins: Sequence[tuple[int, Hit]] = (),
 ) -> Found:
-    """Rank documents by their vectors and the rules that sort; those without vectors come last. pins: as of rank_by_words()."""
+    """Rank documents by their vectors and the rules that sort; documents without vectors come last. pins: see rank_by_words()."""
     vector_sort = VectorSort(scope.reader, target, limits.hits)
     ranking_rules, sort = scope.reader.settings.ranking_rules, scope.query.sort or ()
     rules = chain(scope.context, ranking_rules, sort, has_terms=False, vector_sort=vector_sort)
     tracing.begin("semantic ranking")
-    ranking = rank(rules, empty_graph(), without_pins(docids, pins), limits, expired, scope.distinct)
+    ranking = rank(rules, empty_graph(), without_pins(docids, pins) if pins else docids, limits, expired, scope.distinct)
     tracing.end()
-    return Found(among_pins(ranking, pins, limits), scope.context.terms, [], is_semantic=True, vector=target.vector)
+    return Found(among_pins(ranking, pins, limits) if pins else ranking, scope.context.terms, [], is_semantic=True,
+                 vector=target.vector)

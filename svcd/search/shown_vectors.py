@@ -1,6 +1,6 @@
-"""The member `_vectors` of documents in answers: vectors by embedder, after what is stored under other names (docs/vectors.md).
+"""The member `_vectors` of documents in answers: the stored part for names without embedder, then vectors (docs/vectors.md).
 
-Also used by the documents routes.
+The documents routes use it, too.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NONE_YET = DocumentVectors([], True)
 
 
 def vectors_of(reader: Reader, docids: Sequence[int]) -> list[Json]:
-    """For each document the vectors of all embedders of the settings, in byte order of their names, as answers show them."""
+    """Return for each document the vectors of all configured embedders, in byte order of their names, as answers show them."""
     shown: list[Json] = [{} for _ in docids]
     for name in sorted(reader.settings.embedders, key=str.encode):
         found = dict(reader.vectors.document_vectors(docids, name))
@@ -34,37 +34,30 @@ def vectors_of(reader: Reader, docids: Sequence[int]) -> list[Json]:
 
 
 def set_vectors(document: Json, vectors: Json) -> None:
-    """Make `_vectors` the last member: what the document has for names without embedder, then its vectors."""
+    """Make `_vectors` the last member: the stored part for names without embedder, then the vectors."""
     stored = document.pop(MEMBER, None)
     document[MEMBER] = {**(stored if isinstance(stored, dict) else {}), **vectors}
 
 
 def are_displayed(reader: Reader) -> bool:
-    """May answers show vectors? A quirk of the reference engine decides where the displayed attributes are listed: a listed
-    `_vectors` hides them if some document has it as an attribute."""
+    """Return whether answers may show vectors. If displayed attributes are listed, a quirk of the reference engine decides: a
+    listed `_vectors` hides them if some document has it as an attribute."""
     if reader.settings.is_everything_displayed:
         return True
     return (MEMBER in reader.settings.displayed_attributes) != (MEMBER in reader.fields())
 
 
 def with_or_without_vectors(reader: Reader, are_retrieved: bool, docids: Sequence[int], texts: Sequence[str]) -> Sequence[str]:
-    """Documents (JSON texts) with their vectors if these are retrieved and displayed, else without the member `_vectors`."""
+    """Return documents (JSON texts) with their vectors if retrieved and displayed, else without the member `_vectors`."""
     if not are_retrieved or not are_displayed(reader):
-        return [_without_vectors(text) for text in texts]
+        return [text if VECTORS_MEMBER not in text else
+                dumps({name: value for name, value in loads(text).items() if name != MEMBER}) for text in texts]
     documents = list(map(loads, texts))
     for document, vectors in zip(documents, vectors_of(reader, docids)):
         set_vectors(document, vectors)
     return list(map(dumps, documents))
 
 
-def _without_vectors(text: str) -> str:
-    if VECTORS_MEMBER not in text:
-        return text
-    document = loads(text)
-    document.pop(MEMBER, None)
-    return dumps(document)
-
-
 def average_bytes(reader: Reader) -> int:
-    """About how many bytes the vectors of a document take in an answer."""
+    """Return about how many bytes the vectors of a document take in an answer."""
     return _NUMBER_BYTES * sum(reader.vectors.dimensions(name) or 0 for name in reader.settings.embedders)

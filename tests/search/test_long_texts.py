@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from svcd.search import formatting, long_texts
 from svcd.search.formatting import FormatOptions, Formatted, Formatter
-from svcd.search.matches import GUARANTEED_CHARACTERS, MAX_ADDED_BYTES, FormattingBudget, LocatedTerm, MatchFinder
+from svcd.search.matches import LocatedTerm, MatchFinder
+from svcd.search.request import GUARANTEED_CHARACTERS, MAX_ADDED_BYTES, FormattingBudget
 from svcd.text.analyzer import Analyzer, Token
 
 WORDS = MatchFinder([

@@ -27,7 +27,7 @@ from svcd.base.errors import ApiError
 from svcd.filters.evaluation import read_filter
 from svcd.search.federation import federated
 from svcd.search.hits import LongPage
-from svcd.search.kinds import Kind, kind_of
+from svcd.search.search import Kind, kind_of
 from svcd.search.request import Federation, Hybrid, IndexedQuery, QueryInput, SearchQuery, SearchResult
 from svcd.search.search import FacetQuery, facet_search, search
 from svcd.vectors.vector import cosine_distance, similarity, vector_of
