@@ -19,8 +19,7 @@ from svcd.api.streaming import WHOLE, list_body
 from svcd.api.uploads import CONTENT_TYPES, payload_format, receive
 from svcd.base import json_text
 from svcd.base.errors import ApiError
-from svcd.filters.evaluation import check_shape
-from svcd.filters.one_index import local_filter
+from svcd.filters.evaluation import check_shape, local_filter
 from svcd.ranking.sort import SortRule, geo_buckets, split_rules
 from svcd.search.shown_vectors import vectors_of
 from svcd.validation import (

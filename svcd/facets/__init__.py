@@ -1,1 +1,1 @@
-"""Facets: how many documents have which values, and search among the values."""
+"""Facets: count the documents of each value of an attribute, and search among the values."""

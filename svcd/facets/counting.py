@@ -1,7 +1,7 @@
-"""Counts the values of one field among candidates, by the cheapest strategy.
+"""Count the values of one field among candidates, by the cheapest strategy.
 
-Two strategies that find all values at once are here: reading the documents, and intersecting the cached sets of all
-values. Those for fields with many values are in svcd.facets.large_fields.
+The two strategies here find all values at once: they read the documents, or intersect the cached sets of all values. The
+strategies for fields with many values are in svcd.facets.large_fields.
 Source: docs/filters-and-facets.md#counting-strategies.
 """
 from __future__ import annotations
@@ -14,17 +14,8 @@ from itertools import chain, compress, groupby
 
 from svcd.base.docids import DocIds
 from svcd.facets.large_fields import CountsByValueScan
-from svcd.facets.values import (
-    DOCUMENT_COST,
-    FEW_CANDIDATES,
-    SURELY_FEW,
-    OrdinalLookup,
-    ValueCount,
-    ValueCounts,
-    cost_of_values,
-    few_values,
-    ordinal_lookup,
-)
+from svcd.facets.values import (DOCUMENT_COST, FEW_CANDIDATES, SURELY_FEW, OrdinalLookup, ValueCount, ValueCounts, cost_of_values,
+                                few_values, ordinal_lookup)
 from svcd.query.reader import Reader, Value
 
 
@@ -39,7 +30,7 @@ class FieldCounter:
         self._from_documents: dict[type[Value], CountsByDocument] | None = None
 
     def of(self, kind: type[Value]) -> ValueCounts:
-        """The value counts of a kind (float or str), by the strategy that costs least."""
+        """Return the value counts of a kind (float or str), by the cheapest strategy."""
         if self._size <= SURELY_FEW:
             return self.by_documents(kind)
         values, sets = few_values(self._reader, self._field, kind)
@@ -60,7 +51,7 @@ class FieldCounter:
         return CountsByValueScan(self._reader, self._field, kind, self._candidates, self._size, read_documents)
 
     def by_documents(self, kind: type[Value]) -> CountsByDocument:
-        """The value counts of a kind, by reading every candidate."""
+        """Return the value counts of a kind, by reading every candidate."""
         if self._from_documents is None:
             self._from_documents = counts_by_documents(self._reader, self._field, self._candidates)
         return self._from_documents[kind]
@@ -75,8 +66,8 @@ Docids = DocIds | list[int]  # a set, or ascending docids
 class CountsByDocument:
     """Value counts that are all known.
 
-    values: ascending. counts: of each value. docids: index of a value -> the candidates that have it; ordinals: gives
-    the ordinals of all values of the field. Both are called when they are needed, once each.
+    values: ascending. counts: of each value. docids: index of a value -> the candidates that have it; ordinals: returns
+    the ordinals of all values of the field. Both are called on demand, once each.
     """
 
     def __init__(self, values: Sequence[Value], counts: Sequence[int], docids: Callable[[int], Docids],
@@ -109,11 +100,12 @@ class CountsByDocument:
         return docids[0] if isinstance(docids, list) else docids.min()
 
     def is_alone_in_group(self, counted: ValueCount, width: int) -> bool:
-        docids, group = self._docids, self._ordinal_of(counted.key) // width
+        own, group = self._docids(counted.key), self._ordinal_of(counted.key) // width
         for step in (1, -1):
             index = counted.key + step
             while 0 <= index < len(self._values) and self._ordinal_of(index) // width == group:
-                if not _is_within(docids(index), docids(counted.key)):
+                other = self._docids(index)  # one CountsByDocument has only sets or only lists
+                if not (set(other) <= set(own) if isinstance(other, list) or isinstance(own, list) else other.issubset(own)):
                     return False
                 index += step
         return True
@@ -138,15 +130,11 @@ def _no_ordinals() -> OrdinalLookup:
 NO_COUNTS = CountsByDocument([], [], [].__getitem__, _no_ordinals)
 
 
-def _is_within(inner: Docids, outer: Docids) -> bool:
-    if isinstance(inner, list) or isinstance(outer, list):  # one CountsByDocument has sets only or lists only
-        return set(inner) <= set(outer)
-    return inner.issubset(outer)
 
 
 def counts_by_value_sets(values: Sequence[Value], sets: Sequence[DocIds], candidates: DocIds,
                          ordinals: Callable[[], OrdinalLookup]) -> CountsByDocument:
-    """Value counts by intersecting sets. values: ascending. sets: the documents of each value."""
+    """Return value counts by intersecting sets. values: ascending. sets: the documents of each value."""
     counts = list(map(candidates.intersection_cardinality, sets))
     found = list(compress(sets, counts))
     return CountsByDocument(list(compress(values, counts)), list(filter(None, counts)),
@@ -154,7 +142,7 @@ def counts_by_value_sets(values: Sequence[Value], sets: Sequence[DocIds], candid
 
 
 def counts_by_documents(reader: Reader, field: str, candidates: DocIds) -> dict[type[Value], CountsByDocument]:
-    """Value counts of both kinds, by reading the values of every candidate."""
+    """Return value counts of both kinds, by reading the values of every candidate."""
     rows = [(docid, values) for docid, values in reader.values.field_values(field, candidates.to_array()) if values]
     counts = Counter(chain.from_iterable(values for _, values in rows))
     texts = sorted(value for value in counts if isinstance(value, str))
@@ -163,30 +151,23 @@ def counts_by_documents(reader: Reader, field: str, candidates: DocIds) -> dict[
                            lambda: ordinal_lookup(reader, field, str)), float: NO_COUNTS}
     if len(texts) < len(counts):
         numbers = sorted(value for value in counts if isinstance(value, float))
-        listed = _with_both_zeros(reader, field, list(zip(numbers, _docids_of(numbers, rows))))
+        listed = list(zip(numbers, _docids_of(numbers, rows)))
+        index = bisect_left(listed, 0.0, key=lambda each: each[0])
+        if index < len(listed) and listed[index][0] == 0.0:  # -0.0 and 0.0 are two values, but equal: they were counted as one
+            docids = list(dict.fromkeys(listed[index][1]))  # a document with both is listed twice
+            having = [(zero, reader.values.value_docids(field, zero)) for zero in (-0.0, 0.0)]
+            zeros = [(zero, [docid for docid in docids if docid in those]) for zero, those in having]
+            listed[index : index + 1] = [(zero, docids) for zero, docids in zeros if docids]
         found[float] = CountsByDocument([number for number, _ in listed], [len(docids) for _, docids in listed],
                                        lambda index: listed[index][1], lambda: ordinal_lookup(reader, field, float))
     return found
 
 
 def _docids_of(values: Iterable[Value], rows: Iterable[tuple[int, Sequence[Value]]]) -> list[list[int]]:
-    """The docids of each value, ascending."""
+    """Return the docids of each value, ascending."""
     docids: Mapping[Value, list[int]] = {value: [] for value in values}
     for docid, held in rows:
         for value in held:
             if value in docids:
                 docids[value].append(docid)
     return list(docids.values())
-
-
-def _with_both_zeros(
-    reader: Reader, field: str, ascending: list[tuple[float, list[int]]]
-) -> list[tuple[float, list[int]]]:
-    """Split the count of zero: -0.0 and 0.0 are two values, but equal, so that they were counted as one."""
-    index = bisect_left(ascending, 0.0, key=lambda each: each[0])
-    if index < len(ascending) and ascending[index][0] == 0.0:
-        docids = list(dict.fromkeys(ascending[index][1]))  # a document with both is listed twice
-        having = [(zero, reader.values.value_docids(field, zero)) for zero in (-0.0, 0.0)]
-        zeros = [(zero, [docid for docid in docids if docid in those]) for zero, those in having]
-        ascending[index : index + 1] = [(zero, docids) for zero, docids in zeros if docids]
-    return ascending

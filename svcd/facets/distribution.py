@@ -1,11 +1,11 @@
-"""Facet distribution and facet stats: how many documents have each value of a field, in which order, up to a limit.
+"""Facet distribution and facet stats: count the documents of each value of a field, in an order, up to a limit.
 
 Source: docs/filters-and-facets.md#facet-distribution.
 """
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import chain, islice
 from sys import maxsize
@@ -22,41 +22,39 @@ from svcd.schema.field_values import stored_form
 # (value as shown -> count, the smallest and the largest number)
 _Distribution = tuple[dict[str, int], tuple[Value, Value] | None]
 
-# Up to so many counted documents `alpha` sorts numbers as texts: part of the interface, as clients see it.
+# Up to SORTED_AS_TEXTS counted documents, `alpha` sorts numbers as texts: clients see this, so it is part of the interface.
 SORTED_AS_TEXTS = 3000
 
 
 def facets_of(reader: Reader, patterns: Sequence[str], counted: DocIds) -> Facets:
-    """The distribution and stats of the fields that patterns select. Raises invalid_search_facets."""
+    """Return the distribution and stats of the fields that patterns select. Raises invalid_search_facets.
+
+    Distributions of all documents, which the start page of many sites shows, are cached: all fields in one entry, which enters
+    the cache after the values that were read for it, and so is not evicted before them.
+    """
     tracing.begin("facet distribution")
     check_facets(reader.settings, patterns)
-    names = selected_fields(reader.settings, reader.fields(), patterns)
-    facets = Facets(orders={name: reader.settings.faceting.order_of(name) for name in names})
-    for name, (shown, extremes) in zip(names, _distributions(reader, facets.orders, counted)):
+    names, faceting = selected_fields(reader.settings, reader.fields(), patterns), reader.settings.faceting
+    facets = Facets(orders={name: faceting.order_of(name) for name in names})
+
+    def find() -> tuple[_Distribution, ...]:
+        return tuple(_Field(reader, name, order).found(counted) for name, order in facets.orders.items())
+
+    if counted != reader.all_docids():
+        found = find()
+    else:
+        found = reader.cached(("facets", *facets.orders.items(), faceting.max_values), find)
+    for name, (shown, extremes) in zip(names, found):
         facets.distribution[name] = dict(shown)
         if extremes is not None:
             facets.stats[name] = {"min": float(extremes[0]), "max": float(extremes[1])}
     return facets
 
 
-def _distributions(reader: Reader, orders: Mapping[str, str], counted: DocIds) -> Sequence[_Distribution]:
-    """The distributions of some fields. orders: field -> its order.
-
-    Those of all documents, which the start page of many sites shows, are cached; all fields in one entry, which enters
-    the cache after the values that were read for it, and so is not evicted before them.
-    """
-    def find() -> tuple[_Distribution, ...]:
-        return tuple(_Field(reader, name, order).found(counted) for name, order in orders.items())
-
-    if counted != reader.all_docids():
-        return find()
-    return reader.cached(("facets", *orders.items(), reader.settings.faceting.max_values), find)
-
-
 def frequent_values(reader: Reader, names: Iterable[str], counted: DocIds, most: int) -> dict[str, list[str]]:
-    """Field -> its values as shown, numbers first, the most frequent of each kind first; at most so many of a field.
+    """Return field -> its values as shown, numbers first, the most frequent of each kind first; at most `most` of a field.
 
-    Those of all documents are cached, as a chat tells its model of them again and again.
+    Values among all documents are cached, because a chat sends them to its model again and again.
     """
     fields = tuple(names)
 
@@ -68,7 +66,7 @@ def frequent_values(reader: Reader, names: Iterable[str], counted: DocIds, most:
 
 
 def subtract(facets: Facets, reader: Reader, docid: int) -> None:
-    """Subtract the values of one document from the counts that are shown; values that reach 0 are removed."""
+    """Subtract the values of one document from the shown counts; values that reach 0 are removed."""
     for name, shown in facets.distribution.items():
         for _, values in reader.values.field_values(name, [docid]):
             numbers = {number_text(value) for value in values if isinstance(value, float)}
@@ -76,7 +74,7 @@ def subtract(facets: Facets, reader: Reader, docid: int) -> None:
 
 
 def number_text(number: float) -> str:
-    """The shortest decimal text of a number, without exponent and `.0`."""
+    """Return the shortest decimal text of a number, without exponent and `.0`."""
     digits = repr(number)
     if "e" in digits:
         digits = format(Decimal(digits), "f")
@@ -87,20 +85,20 @@ class _Field:
     """The distribution of one field in one order."""
 
     def __init__(self, reader: Reader, name: str, order: str, most: int | None = None) -> None:
-        """most: how many values are shown; None for what the settings say."""
+        """most: the number of values to show; None for the setting."""
         self._reader = reader
         self._name = name
         self._is_by_count = order == "count"
         self._most = reader.settings.faceting.max_values if most is None else most
 
     def found(self, counted: DocIds) -> _Distribution:
-        """The distribution among some documents."""
+        """Return the distribution among some documents."""
         counts = FieldCounter(self._reader, self._name, counted)
         numbers, texts = counts.of(float), counts.of(str)
         return self._shown(numbers, texts, len(counted)), numbers.extremes()
 
     def frequent(self, counted: DocIds) -> list[str]:
-        """The values as shown in their order, numbers first; never more than the limit."""
+        """Return the values as shown, in their order, numbers first, up to the limit."""
         counts = FieldCounter(self._reader, self._name, counted)
         numbers, texts = counts.of(float), counts.of(str)
         ordered = chain(self._numbers(numbers, self._ordered(numbers)), self._texts(texts, self._ordered(texts)))
@@ -112,10 +110,14 @@ class _Field:
         return list(shown)
 
     def _shown(self, numbers: ValueCounts, texts: ValueCounts, counted: int) -> dict[str, int]:
-        """Value as shown -> count, numbers first. A text that equals a number as shown replaces the count at its place."""
-        if not self._is_by_count and counted <= SORTED_AS_TEXTS:
-            return self._sorted_as_texts(numbers, texts)
+        """Return value as shown -> count, numbers first. A text that equals a shown number replaces its count in place."""
         shown: dict[str, int] = {}
+        if not self._is_by_count and counted <= SORTED_AS_TEXTS:
+            # All numbers sorted as texts and cut to the limit, then texts up to the limit.
+            shown = dict(sorted(self._numbers(numbers, numbers.ascending()))[: self._most])
+            room = self._most - len(shown)
+            shown.update(self._texts(texts, islice(texts.ascending(room), room)))
+            return shown
         for ordered in (self._numbers(numbers, self._ordered(numbers)), self._texts(texts, self._ordered(texts))):
             for text, count in ordered:
                 shown[text] = count
@@ -123,13 +125,6 @@ class _Field:
                 # exactly let all texts in, and so does a limit of 0.
                 if len(shown) == self._most:
                     break
-        return shown
-
-    def _sorted_as_texts(self, numbers: ValueCounts, texts: ValueCounts) -> dict[str, int]:
-        """All numbers sorted as texts and cut to the limit, then texts up to the limit."""
-        shown = dict(sorted(self._numbers(numbers, numbers.ascending()))[: self._most])
-        room = self._most - len(shown)
-        shown.update(self._texts(texts, islice(texts.ascending(room), room)))
         return shown
 
     def _ordered(self, counts: ValueCounts) -> Iterator[ValueCount]:
@@ -148,31 +143,28 @@ class _Field:
 # Order by count
 
 
-# The order of equal counts is that of a tree over the values of a field: groups of four values, groups of four groups
+# Equal counts come in the order of a tree over the values of a field: groups of four values, groups of four groups
 # and so on, while the level below has at least twenty entries. Clients see this order, so it is part of the interface.
 GROUP_SIZE = 4
 LEAST_GROUPED = 20
 
 
 def by_count(counts: ValueCounts, most: int) -> Iterator[ValueCount]:
-    """Values by descending count, equal counts in the order of the tree. most: see ValueCounts.by_count.
+    """Yield values by descending count, equal counts in the order of the tree. most: see ValueCounts.by_count.
 
-    The order is that of a best-first search which starts with the highest groups, and always opens the group (or
-    emits the value) with the largest count; of equal counts the lowest level first, there the largest value. A group
-    whose count equals that of one of its values is opened after all values of this count in opened groups. So of equal
-    counts come first the values all of whose groups count more, then those whose group on the first level counts no
-    more, then those whose group on the second level counts no more, and so on.
+    The order follows a best-first search. It starts with the highest groups, and always opens the group (or emits the
+    value) with the largest count; among equal counts the lowest level first, and there the largest value. A group whose
+    count equals the count of one of its values is opened after all values with this count in opened groups. So equal counts
+    come in this order: values whose groups all count more, then values whose group on the first level counts no more, then
+    values whose group on the second level counts no more, and so on.
     """
     for equal in counts.by_count(most):
-        yield from _in_tree_order(counts, iter(equal))
-
-
-def _in_tree_order(counts: ValueCounts, equal: Iterator[ValueCount]) -> Iterator[ValueCount]:
-    """Values of equal count, given in descending order, in the order of the tree; read lazily."""
-    two = list(islice(equal, 2))
-    pending: Iterable[ValueCount] = chain(two, equal)
-    if len(two) > 1:
-        for width in _group_widths(counts.number_of_values()):
+        descending = iter(equal)
+        two = list(islice(descending, 2))
+        pending: Iterable[ValueCount] = chain(two, descending)
+        values, width = counts.number_of_values() if len(two) > 1 else 0, 1
+        while values >= LEAST_GROUPED:
+            values, width = -(-values // GROUP_SIZE), width * GROUP_SIZE  # groups of the level, values in each
             later: list[ValueCount] = []
             for counted in pending:
                 if counts.is_alone_in_group(counted, width):
@@ -180,19 +172,10 @@ def _in_tree_order(counts: ValueCounts, equal: Iterator[ValueCount]) -> Iterator
                 else:
                     yield counted
             pending = later
-    yield from pending
+        yield from pending
 
 
-def _group_widths(values: int) -> Iterator[int]:
-    """How many values a group has, level by level upwards."""
-    width = 1
-    while values >= LEAST_GROUPED:
-        values = -(-values // GROUP_SIZE)
-        width *= GROUP_SIZE
-        yield width
-
-
-# Merges the facets of several indexes: counts are added up, the orders of a facet must agree.
+# Merge the facets of several indexes: add up counts, and require equal orders of a facet.
 #
 # Source: docs/filters-and-facets.md#merging-across-indexes.
 
@@ -215,13 +198,13 @@ class Facets:
 
 
 class FacetOrders:
-    """The order of the values of each facet, which all indexes must have in common."""
+    """The order of the values of each facet, which must be the same in all indexes."""
 
     def __init__(self) -> None:
         self._first: dict[str, tuple[str, str]] = {}  # facet: (the first index that has it, its order)
 
     def add(self, index_uid: str, facet: str, order: str) -> None:
-        """Raises invalid_multi_search_facet_order. order: ALPHA or COUNT."""
+        """Check the order of a facet of an index, ALPHA or COUNT. Raises invalid_multi_search_facet_order."""
         before, expected = self._first.setdefault(facet, (index_uid, order))
         if order != expected:
             raise ApiError(
@@ -233,41 +216,33 @@ class FacetOrders:
 
 
 def merged_facets(by_index: Iterable[Facets], most: int | None = None) -> Facets:
-    """Facets with counts added up by the value as shown, and the smallest and largest numbers of all indexes.
+    """Return facets with counts added up by the value as shown, and the smallest and largest numbers of all indexes.
 
-    most: how many values of a field are shown, None for all.
+    most: the number of values to show for a field, None for all. Equal counts ascend by text.
     """
     counted = list(by_index)
     orders = {field: order for facets in reversed(counted) for field, order in facets.orders.items()}
     totals: dict[str, dict[str, int]] = {}
+    stats: dict[str, dict[str, float]] = {}
     for facets in counted:
         for field, counts in facets.distribution.items():
             total = totals.setdefault(field, {})
             for text, count in counts.items():
                 total[text] = total.get(text, 0) + count
-    distribution = {field: _first(totals[field], orders.get(field, ALPHA), most) for field in sorted(totals)}
-    return Facets(distribution, _merged_stats(counted), orders)
-
-
-def _first(total: Mapping[str, int], order: str, most: int | None) -> dict[str, int]:
-    """The first values in an order; equal counts ascend by text."""
-    listed = sorted(total.items())
-    if order == COUNT:
-        listed.sort(key=lambda counted: -counted[1])
-    return dict(listed[:most])
-
-
-def _merged_stats(counted: Iterable[Facets]) -> dict[str, dict[str, float]]:
-    merged: dict[str, dict[str, float]] = {}
-    for facets in counted:
         for field, own in facets.stats.items():
-            known = merged.setdefault(field, own)
-            merged[field] = {"min": min(known["min"], own["min"]), "max": max(known["max"], own["max"])}
-    return {field: merged[field] for field in sorted(merged)}
+            known = stats.setdefault(field, own)
+            stats[field] = {"min": min(known["min"], own["min"]), "max": max(known["max"], own["max"])}
+    distribution: dict[str, dict[str, int]] = {}
+    for field in sorted(totals):
+        listed = sorted(totals[field].items())
+        if orders.get(field) == COUNT:
+            listed.sort(key=lambda counted: -counted[1])
+        distribution[field] = dict(listed[:most])
+    return Facets(distribution, {field: stats[field] for field in sorted(stats)}, orders)
 
 
 def subtract_values(counts: dict[str, int], texts: Iterable[str]) -> None:
-    """Take a document with these values out of the counts; values that reach 0 are removed."""
+    """Subtract a document with these values from the counts; values that reach 0 are removed."""
     for text in texts:
         if text in counts:
             counts[text] -= 1

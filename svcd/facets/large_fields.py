@@ -1,4 +1,4 @@
-"""Counts the values of fields with many values: by a scan in ascending order, or by ordinals.
+"""Count the values of fields with many values: by a scan in ascending order, or by ordinals.
 
 Source: docs/filters-and-facets.md#counting-strategies.
 """
@@ -15,29 +15,22 @@ from sys import maxsize
 
 from svcd.base.docids import DocIds
 from svcd.base.doc_values import DocValues
-from svcd.facets.values import (
-    DOCUMENT_COST,
-    SortedValues,
-    ValueCount,
-    ValueCounts,
-    doc_values_of,
-    sorted_values,
-    value_of_ordinal,
-)
+from svcd.facets.values import (DOCUMENT_COST, SortedValues, ValueCount, ValueCounts, doc_values_of, sorted_values,
+                                value_of_ordinal)
 from svcd.query.reader import Reader, Value
 
-# A scan passes over groups of about so many values without candidates; the cost of each.
+# A scan skips groups of about GROUP_VALUES values without candidates; GROUP_COST is the cost of each.
 GROUP_VALUES, GROUP_COST = 128, 0.6
 
 _COUNT = attrgetter("count")
 
 
 class CountsByValueScan:
-    """Value counts by a scan of the values that candidates have in ascending order.
+    """Value counts by a scan of the values of the candidates in ascending order.
 
-    Where that would take longer than reading all candidates, CountsByOrdinal is used instead, or the candidates are read while
+    If that would take longer than reading all candidates, CountsByOrdinal is used instead, or the candidates are read while
     the doc values of the field are not loaded. The order by count always uses CountsByOrdinal.
-    size: the number of candidates. read_documents: counts by reading them; None for fields with so few values that the
+    size: the number of candidates. read_documents: counts by reading them; None for fields with few values, where the
     scan is always quicker.
     """
 
@@ -54,33 +47,26 @@ class CountsByValueScan:
         self._longest_scan = size * DOCUMENT_COST  # in values, as the costs in svcd.facets.values
 
     def _all(self) -> ValueCounts:
-        """The counts of all values by another strategy, which replaces the scan from now on."""
+        """Return the counts of all values by another strategy, which replaces the scan from now on."""
         if self._known is None:
             assert self._read_documents is not None
             doc_values = self._reader.values.doc_values(self._field, self._kind, self._size)
             self._known = self._read_documents() if doc_values is None else self._by_ordinal(doc_values)
         return self._known
 
-    def _is_too_long(self, length: float) -> bool:
-        return self._read_documents is not None and length > self._longest_scan
-
     # In ascending order
 
     def ascending(self, most: int | None = None) -> Iterator[ValueCount]:
         if not self._candidates:
             return
-        if self._is_too_long(self._length(most)):
-            yield from self._all().ascending()
-            return
+        if self._read_documents is not None:
+            # A scan for `most` values opens about a group for each, and skips the groups in between.
+            groups = len(self._reader.values.kind_docids(self._field, self._kind)) / GROUP_VALUES * GROUP_COST
+            if most is None or most + groups * min(1, most / self._size) > self._longest_scan:
+                yield from self._all().ascending()
+                return
         values = self._reader.values.ordered_values(self._field, self._kind, among=self._candidates)
         yield from (ValueCount(value, len(docids)) for value, docids in values if docids)
-
-    def _length(self, most: int | None) -> float:
-        """How long a scan for `most` values takes: it opens about a group for each, and passes those in between."""
-        if most is None:
-            return float("inf")
-        groups = len(self._reader.values.kind_docids(self._field, self._kind)) / GROUP_VALUES * GROUP_COST
-        return most + groups * min(1, most / self._size)
 
     # By count
 
@@ -88,7 +74,9 @@ class CountsByValueScan:
         if not self._candidates:
             return iter(())
         if self._read_documents is None:
-            return _by_count(list(self.ascending()))
+            # Equal counts come in descending order of the values: sorted() is stable with reverse=True, too.
+            ordered = sorted(reversed(list(self.ascending())), key=_COUNT, reverse=True)  # noqa: C414
+            return (list(equal) for _, equal in groupby(ordered, key=_COUNT))
         if not isinstance(self._known, CountsByOrdinal):
             self._known = self._by_ordinal(doc_values_of(self._reader, self._field, self._kind))
         return self._known.by_count(most)
@@ -132,31 +120,25 @@ class CountsByValueScan:
         return self._extreme(is_ascending=True), self._extreme(is_ascending=False)
 
     def _extreme(self, is_ascending: bool) -> Value:
-        """The smallest or largest value that a candidate has."""
+        """Return the smallest or largest value that a candidate has."""
         values = self._reader.values.ordered_values(self._field, self._kind, is_ascending, self._candidates)
         return next(value for value, docids in values if docids)
 
 
-def _by_count(ascending: Sequence[ValueCount]) -> Iterator[Iterable[ValueCount]]:
-    """Values by descending count; for each count its values in descending order."""
-    # sorted() is stable with reverse=True too: equal counts keep the descending order of the values.
-    ordered = sorted(reversed(ascending), key=_COUNT, reverse=True)  # noqa: C414
-    return (list(equal) for _, equal in groupby(ordered, key=_COUNT))
-
-
+# By ordinal
 # By ordinal
 
 
-# Up to so many candidates the documents of all values are listed at once, rather than value by value.
+# For up to _FEW_CANDIDATES candidates, the documents of all values are listed at once, rather than value by value.
 _FEW_CANDIDATES = 5_000
-# Up to so many values are read from documents; beyond, all values of the field are loaded.
+# Up to _FEW_VALUES values are read from documents; beyond, all values of the field are loaded.
 _FEW_VALUES = 2000
-# Values on each side that are checked first for a candidate of their own in is_alone_in_group().
+# is_alone_in_group() first checks this number of values on each side for a candidate without the value.
 _NEIGHBOURS, _ALL = 8, maxsize
 
 
 class CountsByOrdinal:
-    """Value counts by ordinal, from the doc values of a field. Values are read from documents when they are needed."""
+    """Value counts by ordinal, from the doc values of a field. Values are read from documents on demand."""
 
     def __init__(self, reader: Reader, field: str, kind: type[Value], doc_values: DocValues,
                  candidates: DocIds) -> None:
@@ -171,7 +153,7 @@ class CountsByOrdinal:
 
     @cached_property
     def _ordinals(self) -> array[int]:
-        """The ordinals of the values that candidates have, ascending."""
+        """The ordinals of the values of the candidates, ascending."""
         counts = self._counts
         return array("I", sorted(counts) if isinstance(counts, Mapping) else compress(range(len(counts)), counts))
 
@@ -182,8 +164,8 @@ class CountsByOrdinal:
         return map(self._value_count, self._ordinals)
 
     def by_count(self, most: int) -> Iterator[Iterable[ValueCount]]:
-        """Values with a count above the one at which `most` are reached are few and listed; the others, which may be a
-        million, are scanned lazily, count by count."""
+        """Values with a count above the count at which `most` are reached are few and listed; the rest, up to a million, is
+        scanned lazily, count by count."""
         counts, ordinals = self._counts, self._ordinals
         values = Counter(counts[ordinal] for ordinal in ordinals)  # count -> how many values have it
         descending = sorted(values, reverse=True)
@@ -238,8 +220,12 @@ class CountsByOrdinal:
         others = self._others(counted.key, start, beyond)
         if not others or self._doc_values.is_single:
             return not others
-        if any(self._counts[other] > counted.count or self._has_own_candidate(other, counted.key) for other in others):
-            return False
+        for other in others:
+            # One sample document shows whether a candidate has the other value without this one.
+            sample = self._doc_values.samples[other]
+            if self._counts[other] > counted.count or (
+                    sample in self._candidates and counted.key not in self._doc_values.ranks_of(sample)):
+                return False
         if self._are_few:
             own = set(self._docids[counted.key])
             all_others = self._others(counted.key, start, beyond, _ALL)
@@ -247,14 +233,8 @@ class CountsByOrdinal:
         bounds = self._value(start), self._value(beyond - 1)
         group = self._reader.values.range_docids(self._field, *bounds)
         return group.intersection_cardinality(self._candidates) == counted.count
-
-    def _has_own_candidate(self, ordinal: int, other: int) -> bool:
-        """Is there evidently a candidate that has one value, and not the other? Looks at one document only."""
-        sample = self._doc_values.samples[ordinal]
-        return sample in self._candidates and other not in self._doc_values.ranks_of(sample)
-
     def _others(self, ordinal: int, start: int, beyond: int, most: int = _NEIGHBOURS) -> Sequence[int]:
-        """The other ordinals of a group that candidates have, at most so many on each side of this one."""
+        """Return the other ordinals of a group that candidates have, at most `most` on each side of this one."""
         ordinals = self._ordinals
         index = bisect_left(ordinals, ordinal)
         return (ordinals[max(bisect_left(ordinals, start), index - most):index]

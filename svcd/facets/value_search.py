@@ -1,28 +1,19 @@
-"""Facet search: the texts of one field that begin with a query, typos allowed, and how many documents have them.
+"""Facet search: find the texts of one field that begin with a query, typos allowed, and count their documents.
 
 Source: docs/filters-and-facets.md#facet-search.
 """
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice, takewhile
 from typing import Any, NamedTuple
 
 from svcd.base.docids import DocIds
 from svcd.facets.counting import FieldCounter
 from svcd.facets.fields import check_searchable
-from svcd.facets.values import (
-    DOCUMENT_COST,
-    Packed,
-    SortedTexts,
-    ValueCount,
-    ValueCounts,
-    pack,
-    sorted_values,
-)
+from svcd.facets.values import DOCUMENT_COST, Packed, SortedTexts, ValueCount, ValueCounts, pack, sorted_values
 from svcd.query.reader import Reader
 from svcd.schema.index_settings import IndexSettings
 from svcd.text import scripts
@@ -30,7 +21,7 @@ from svcd.text.normalization import lemma_of
 from svcd.text.scripts import script_of_whole
 from svcd.validation.names import long_form
 
-# Finds the texts of a sorted list that begin with a term, up to a number of typos.
+# Find the texts of a sorted list that begin with a term, up to a number of typos.
 #
 # The list is not compared text by text: a prefix within the distance decides for all texts that begin with it, and so
 # does a prefix that is too far away. (svcd.query finds words with typos by other means; tests compare the two.)
@@ -38,12 +29,12 @@ from svcd.validation.names import long_form
 
 _LOWEST, _HIGHEST = "\0", "\U0010ffff"
 
-# What a prefix of a text decides: about all texts with the prefix, or about this text alone.
+# The verdict of a prefix of a text: about all texts with the prefix, or about this text alone.
 _ALL_NEAR, _NONE_NEAR, _THIS_NEAR, _THIS_NOT = range(4)
 
 
 def values_near_prefix(texts: SortedTexts, term: str, most: int) -> Iterator[str]:
-    """The texts of which some prefix is within `most` typos of the term, in ascending order.
+    """Yield the texts with a prefix within `most` typos of the term, in ascending order.
 
     A typo in the first letter counts like any other. With `most` 0: the texts that begin with the term.
     """
@@ -56,24 +47,21 @@ def values_near_prefix(texts: SortedTexts, term: str, most: int) -> Iterator[str
             yield from takewhile(lambda found: found.startswith(prefix), texts.from_ordinal(ordinal))  # noqa: B023 (consumed in this iteration)
         elif verdict == _THIS_NEAR:
             yield text
-        following = _after_prefix(text[:length]) if verdict in (_ALL_NEAR, _NONE_NEAR) else text + _LOWEST
+        following = text + _LOWEST
+        if verdict in (_ALL_NEAR, _NONE_NEAR):  # the smallest text that is larger than all texts with this prefix
+            trimmed = text[:length].rstrip(_HIGHEST)
+            following = trimmed[:-1] + chr(ord(trimmed[-1]) + 1) if trimmed else ""
         if not following:
             return
         ordinal, text = texts.seek(following)
 
 
-def _after_prefix(prefix: str) -> str:
-    """The smallest text that is larger than all texts with a prefix, "" when there is none."""
-    trimmed = prefix.rstrip(_HIGHEST)
-    return trimmed[:-1] + chr(ord(trimmed[-1]) + 1) if trimmed else ""
-
-
 class _Alignment:
-    """The edit distances between prefixes of the term and prefixes of the text that was looked at last.
+    """The edit distances between prefixes of the term and prefixes of the current text.
 
-    A column belongs to one prefix of the text, of i characters: its cell k to the first i + k - most characters of the
-    term, as all others are more than `most` away. So a long term costs no more than a short one. Columns of the prefix
-    that a text shares with the one before it are kept.
+    A column belongs to one prefix of the text, of i characters; its cell k belongs to the first i + k - most characters of
+    the term. Other prefixes of the term are more than `most` away, so a long term costs no more than a short one. Columns of
+    the prefix that a text shares with the previous text are kept.
     """
 
     def __init__(self, term: str, most: int) -> None:
@@ -84,12 +72,18 @@ class _Alignment:
         self._columns = [[row if 0 <= row <= len(term) else self._far for row in range(-most, most + 1)]]
 
     def look(self, text: str) -> tuple[int, int]:
-        """The length of the prefix that decides, and what it decides."""
-        self._keep_common_columns(text)
+        """Return the length of the prefix that decides, and its verdict."""
+        common, known = 0, min(len(text), len(self._columns) - 1)
+        while common < known and text[common] == self._text[common]:
+            common += 1
+        del self._columns[common + 1 :]
+        self._text = text
         while True:
             length = len(self._columns) - 1
             cells = self._columns[-1]
-            nearest, whole = min(cells), self._to_whole_term(cells, length)
+            place = len(self._term) - length + self._most
+            whole = cells[place] if 0 <= place < len(cells) else self._far  # distance from the whole term to the prefix
+            nearest = min(cells)
             if whole == nearest <= self._most:
                 return length, _ALL_NEAR
             # A transposition reaches back two columns at the cost of one.
@@ -99,13 +93,8 @@ class _Alignment:
                 return length, _THIS_NEAR if whole <= self._most else _THIS_NOT
             self._columns.append(self._next(text, length))
 
-    def _to_whole_term(self, cells: Sequence[int], length: int) -> int:
-        """The distance between the whole term and a prefix of the text."""
-        place = len(self._term) - length + self._most
-        return cells[place] if 0 <= place < len(cells) else self._far
-
     def _next(self, text: str, length: int) -> list[int]:
-        """The column after that of `length` characters: optimal string alignment distance."""
+        """Return the column after the column of `length` characters: optimal string alignment distance."""
         term, far, last = self._term, self._far, self._columns[-1]
         cells: list[int] = []
         above = far
@@ -124,23 +113,14 @@ class _Alignment:
             cells.append(above)
         return cells
 
-    def _keep_common_columns(self, text: str) -> None:
-        """Drop the columns beyond the common prefix of this text and the one before it."""
-        common = 0
-        known = min(len(text), len(self._columns) - 1)
-        while common < known and text[common] == self._text[common]:
-            common += 1
-        del self._columns[common + 1 :]
-        self._text = text
 
-
-# Characters of a query that are used. No value is so long: an index stores 468 bytes of each.
+# Characters of a query that are used. No value is longer: an index stores 468 bytes of each.
 LONGEST_QUERY = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class FacetQuery:
-    """A facet query. field: whose values are searched. text: None for all values. locales: languages of the text."""
+    """A facet query. field: the field to search. text: None for all values. locales: languages of the text."""
 
     field: str
     text: str | None = None
@@ -148,14 +128,14 @@ class FacetQuery:
 
 
 class FacetHit(NamedTuple):
-    """A value as the document with the smallest docid spells it, and how many of the counted documents have it."""
+    """A value as the document with the smallest docid spells it, and the number of counted documents that have it."""
 
     value: str
     count: int  # type: ignore[assignment]  # hides tuple.count, which is not used
 
 
 def search_values(reader: Reader, query: FacetQuery, counted: DocIds) -> list[FacetHit]:
-    """The values of a field that a facet query finds, with their counts among some documents.
+    """Return the values of a field that a facet query finds, with their counts among some documents.
 
     Raises invalid_facet_search_facet_name.
     """
@@ -167,15 +147,8 @@ def search_values(reader: Reader, query: FacetQuery, counted: DocIds) -> list[Fa
         return []
     if reader.settings.faceting.order_of(query.field) == "alpha":
         return [search.hit(*found) for found in islice(search.in_order(most), most)]
-    return _best(search, most)
-
-
-def _best(search: _Search, most: int) -> list[FacetHit]:
-    """The hits with the highest counts; equal counts in descending order of their text.
-
-    Which of equal counts are kept depends on the order in which they are met: a full list drops its smallest text for a
-    new one.
-    """
+    # The highest counts; equal counts in descending order of their text. The order in which equal counts are found decides
+    # which are kept: a full list drops its smallest text for a new one.
     best: list[tuple[int, str]] = []
     for value, count in search.commonest(most):
         if len(best) < most or best[0][0] <= count:
@@ -185,7 +158,7 @@ def _best(search: _Search, most: int) -> list[FacetHit]:
 
 
 class _Search:
-    """One facet query among the values that some documents have. Values without such documents are left out."""
+    """One facet query among the values of some documents. Values without such documents are left out."""
 
     def __init__(self, reader: Reader, query: FacetQuery, documents: DocIds) -> None:
         self._reader = reader
@@ -198,16 +171,16 @@ class _Search:
         self._is_whole = self._documents == with_text
 
     def in_order(self, most: int | None = None) -> Iterator[tuple[str, int]]:
-        """Values and counts in the order of their search forms; of the values without a query. most: read at most."""
+        """Yield values and counts in the order of their search forms, or of the values without a query. most: read at most."""
         if not self._documents:
             return iter(())
-        if self._term is None:
-            counts = self._counter.of(str)
-            return _found(counts, counts.ascending(most))
-        return self._counted(self._values_near(self._term))
+        if self._term is not None:
+            return self._counted(self._values_near(self._term))
+        counts = self._counter.of(str)
+        return _found(counts, counts.ascending(most))
 
     def commonest(self, most: int) -> list[tuple[str, int]]:
-        """The `most` values with the highest counts and all of equal count as the last of them, in order."""
+        """Return the `most` values with the highest counts, and all values with the count of the last one, in order."""
         if self._term or not self._documents:
             found = list(self.in_order())
             least = min(heapq.nlargest(most, (count for _, count in found)), default=0)
@@ -218,33 +191,30 @@ class _Search:
             entries += equal
             if len(entries) >= most:
                 break
-        return sorted(_found(counts, entries), key=self._order)
-
-    def _order(self, found: tuple[str, int]) -> tuple[str, str]:
-        """The sort key of in_order()."""
-        value = found[0]
-        if self._term is None:
-            return "", value
-        return search_form(value, self._reader.settings.locales_of(self._field)), value
+        locales_of, is_by_form = self._reader.settings.locales_of, self._term is not None
+        return sorted(_found(counts, entries), key=lambda found: (
+            search_form(found[0], locales_of(self._field)) if is_by_form else "", found[0]))
 
     def hit(self, value: str, count: int) -> FacetHit:
-        """The hit of a value, as spelled by the first document of the whole index that has it."""
+        """Return the hit of a value, as spelled by the first document of the whole index that has it."""
         docid = self._reader.values.value_docids(self._field, value).min()
         return FacetHit(self._reader.values.spelling(self._field, value, docid), count)
 
     def _values_near(self, term: str) -> Iterator[str]:
-        """The values whose search form begins with the term, typos allowed, in the order of their forms."""
+        """Return the values whose search form begins with the term, typos allowed, in the order of their forms."""
         typo_tolerance, forms = self._reader.settings.typo_tolerance, normalized_values(self._reader, self._field)
         has_typos = typo_tolerance.is_enabled and self._field not in typo_tolerance.exact_attributes
         if has_typos and term in typo_tolerance.exact_words:
             return iter(forms.values(term) if forms.has(term) else ())
-        # Bytes, where the words of a search count characters (6.4).
+        # In bytes, although the words of a search are measured in characters (6.4).
         most = typo_tolerance.budget_of_length(len(term.encode())) if has_typos else 0
         return chain.from_iterable(map(forms.values, values_near_prefix(forms.forms, term, most)))
 
     def _counted(self, values: Iterable[str]) -> Iterator[tuple[str, int]]:
-        """Values with their counts: looked up one by one, until reading all documents is cheaper."""
-        count_of, most_lookups = self._count, len(self._documents) * DOCUMENT_COST
+        """Yield values with their counts: looked up one by one, until reading all documents is cheaper."""
+        count_of: Callable[[str], int] = lambda value: (  # noqa: E731
+            self._reader.values.value_docids(self._field, value).intersection_cardinality(self._documents))
+        most_lookups = len(self._documents) * DOCUMENT_COST
         if self._is_whole:
             all_counts = self._reader.values.value_counts(self._field, str)
             all_values = sorted_values(self._reader, self._field, str)
@@ -253,28 +223,21 @@ class _Search:
             if lookups == most_lookups:
                 counts = self._counter.by_documents(str)
                 found = dict(_found(counts, counts.ascending()))
-                count_of = partial(_count_in, found)
+                count_of = lambda value: found.get(value, 0)  # noqa: E731, B023 (assigned once)
             count = count_of(value)
             if count:
                 yield value, count
-
-    def _count(self, value: str) -> int:
-        return self._reader.values.value_docids(self._field, value).intersection_cardinality(self._documents)
 
 
 def _found(counts: ValueCounts, entries: Iterable[ValueCount]) -> Iterator[tuple[str, int]]:
     return ((str(counts.value(entry)), entry.count) for entry in entries)
 
 
-def _count_in(found: Mapping[str, int], value: str) -> int:
-    return found.get(value, 0)
-
-
 # Search forms
 
 
 def search_form(text: str, locales: Sequence[str] | None) -> str:
-    """The lemma of a text taken as one token. locales: languages to detect its own among; None to detect none."""
+    """Return the lemma of a text taken as one token. locales: the languages to detect its own among; None to detect none."""
     if text.isascii() and text.isprintable():
         return text.lower()
     script = script_of_whole(text)
@@ -282,7 +245,7 @@ def search_form(text: str, locales: Sequence[str] | None) -> str:
 
 
 def query_locales(settings: IndexSettings, field: str, requested: Sequence[str] | None) -> Sequence[str] | None:
-    """The languages of a facet query: those of the field that the request names; all of the field if it names none."""
+    """Return the languages of a facet query: the languages of the field, limited to those in the request, if any."""
     of_field = settings.locales_of(field)
     if of_field is None or requested is None:
         return of_field
@@ -300,30 +263,26 @@ class NormalizedValues(NamedTuple):
     others: Mapping[str, Sequence[str]]
 
     def has(self, form: str) -> bool:
-        """Does any value have this form?"""
+        """Return whether any value has this form."""
         ordinal = self.forms.ordinal(form)
         return ordinal < len(self.forms) and self.forms[ordinal] == form
 
     def values(self, form: str) -> Sequence[str]:
-        """The values of a form, in byte order."""
+        """Return the values of a form, in byte order."""
         return self.others.get(form) or (form,)
 
 
 def normalized_values(reader: Reader, field: str) -> NormalizedValues:
-    """The search forms of the texts of a field; cached."""
+    """Return the search forms of the texts of a field; cached."""
     locales = reader.settings.locales_of(field)
-    packed, others = reader.cached(
-        ("facet forms", field, *(locales or ())), lambda: _forms_of(_texts(reader, field), locales))
+
+    def find() -> tuple[Packed, dict[str, list[str]]]:
+        values_of: dict[str, list[str]] = {}
+        values: Sequence[Any] = reader.values.distinct_values(field, str)
+        for value in values:
+            values_of.setdefault(search_form(value, locales), []).append(value)
+        others = {form: several for form, several in values_of.items() if several != [form]}
+        return pack(sorted(values_of)), others
+
+    packed, others = reader.cached(("facet forms", field, *(locales or ())), find)
     return NormalizedValues(SortedTexts(packed), others)
-
-
-def _texts(reader: Reader, field: str) -> Sequence[Any]:
-    return reader.values.distinct_values(field, str)
-
-
-def _forms_of(values: Sequence[str], locales: Sequence[str] | None) -> tuple[Packed, dict[str, list[str]]]:
-    values_of: dict[str, list[str]] = {}
-    for value in values:
-        values_of.setdefault(search_form(value, locales), []).append(value)
-    others = {form: values for form, values in values_of.items() if values != [form]}
-    return pack(sorted(values_of)), others

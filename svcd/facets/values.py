@@ -1,4 +1,4 @@
-"""The values of a field in the whole index, cached until the next write: few values with their sets, and ordinals.
+"""The values of a field in the whole index, cached until the next write: few values with their sets, and ordinals of values.
 
 The ordinal of a value is its index among all values of its kind (numbers, texts) of the field, in ascending order.
 """
@@ -17,12 +17,12 @@ from svcd.query.reader import Reader, Value
 
 # Fields with more values of a kind are counted by the strategies of svcd.facets.large_fields.
 FEW_VALUES = 1024
-# The sets of all values of a field are cached together if they have no more bytes.
+# The sets of all values of a field are cached together up to this many bytes.
 MOST_BYTES = 1 << 21
 
 
 class FewValues(NamedTuple):
-    """values: ascending, None when they are many. sets: the documents of each, None when they are too large to cache."""
+    """values: ascending, None when they are many. sets: the documents of each value, None when they are too large to cache."""
 
     values: Sequence[Value] | None
     sets: Sequence[DocIds] | None
@@ -49,7 +49,7 @@ class SortedNumbers:
         return self._numbers[ordinal]
 
     def ordinal(self, value: Value) -> int:
-        """The ordinal of a number; -0.0 comes before 0.0, though they are equal."""
+        """Return the ordinal of a number; -0.0 comes before 0.0, though they are equal."""
         assert isinstance(value, float)
         ordinal = bisect_left(self._numbers, value)
         follows_negative_zero = value == 0 < math.copysign(1, value) and math.copysign(1, self._numbers[ordinal]) < 0
@@ -57,27 +57,24 @@ class SortedNumbers:
 
 
 def few_values(reader: Reader, field: str, kind: type[Value]) -> FewValues:
-    """The values of a field if they are few, with their sets if these are small; cached."""
-    return FewValues(*reader.cached(("few values", field, kind), lambda: _few_values(reader, field, kind)))
+    """Return the values of a field if they are few, with their sets if these are small; cached."""
+    def find() -> tuple[Sequence[Value] | None, list[DocIds] | None]:  # a plain tuple: the cache can measure its size
+        values = reader.values.few_values(field, kind)
+        if values is None or len(values) > FEW_VALUES:
+            return None, None
+        sets, size = [], 0
+        for value in values:
+            sets.append(reader.values.value_docids(field, value))
+            size += memory_bytes(sets[-1])
+            if size > MOST_BYTES:
+                return values, None
+        return values, sets
 
-
-def _few_values(
-    reader: Reader, field: str, kind: type[Value]
-) -> tuple[Sequence[Value] | None, list[DocIds] | None]:  # a plain tuple, of which the cache can measure the size
-    values = reader.values.few_values(field, kind)
-    if values is None or len(values) > FEW_VALUES:
-        return None, None
-    sets, size = [], 0
-    for value in values:
-        sets.append(reader.values.value_docids(field, value))
-        size += memory_bytes(sets[-1])
-        if size > MOST_BYTES:
-            return values, None
-    return values, sets
+    return FewValues(*reader.cached(("few values", field, kind), find))
 
 
 def sorted_values(reader: Reader, field: str, kind: type[Value]) -> SortedValues:
-    """All values of a kind that a field has; cached."""
+    """Return all values of a kind that a field has; cached."""
     if kind is str:
         return SortedTexts(reader.cached(("texts", field), lambda: pack(_values(reader, field, str))))
     return SortedNumbers(reader.cached(("numbers", field), lambda: array("d", _values(reader, field, float))))
@@ -123,27 +120,27 @@ class _LookupByDocument:
 
 
 def ordinal_lookup(reader: Reader, field: str, kind: type[Value]) -> OrdinalLookup:
-    """Looks up ordinals of the values of a field: among all values if they are few, else in the doc values."""
+    """Return a lookup of ordinals of the values of a field: among all values if they are few, else in the doc values."""
     if few_values(reader, field, kind).values is None:
         return _LookupByDocument(reader, field, kind)
     return _LookupByValue(sorted_values(reader, field, kind))
 
 
 def doc_values_of(reader: Reader, field: str, kind: type[Value]) -> DocValues:
-    """The doc values of a field, loaded if they are not cached."""
+    """Return the doc values of a field, loaded if they are not cached."""
     doc_values = reader.values.doc_values(field, kind)
     assert doc_values is not None
     return doc_values
 
 
 def value_of_ordinal(reader: Reader, field: str, kind: type[Value], doc_values: DocValues, ordinal: int) -> Value:
-    """The value of an ordinal, read from a document that has it."""
+    """Return the value of an ordinal, read from a document that has it."""
     value: Value = doc_values.value(ordinal, lambda docid: _held(reader, field, kind, docid))
     return value
 
 
 def _held(reader: Reader, field: str, kind: type[Value], docid: int) -> list[Any]:
-    """The values of a kind that a document has."""
+    """Return the values of a kind that a document has."""
     ((_, values),) = reader.values.field_values(field, [docid])
     return [value for value in values if isinstance(value, kind)]
 
@@ -157,18 +154,17 @@ BLOCK = 32
 _SEPARATOR = "\0"
 
 Block = str | list[str]  # joined; the list itself when one of its texts contains the separator
-Packed = tuple[list[str], list[Block], int]  # the first text of each block, the blocks, how many texts
+Packed = tuple[list[str], list[Block], int]  # the first text of each block, the blocks, the number of texts
 
 
 def pack(texts: Sequence[str]) -> Packed:
-    """Ascending texts in the form that SortedTexts reads, small enough to be cached."""
-    blocks = [_block(texts[start : start + BLOCK]) for start in range(0, len(texts), BLOCK)]
+    """Return ascending texts in the form that SortedTexts reads, small enough to be cached."""
+    blocks: list[Block] = []
+    for start in range(0, len(texts), BLOCK):
+        block = texts[start : start + BLOCK]
+        joined = _SEPARATOR.join(block)
+        blocks.append(joined if joined.count(_SEPARATOR) == len(block) - 1 else list(block))
     return [texts[start] for start in range(0, len(texts), BLOCK)], blocks, len(texts)
-
-
-def _block(texts: Sequence[str]) -> Block:
-    joined = _SEPARATOR.join(texts)
-    return joined if joined.count(_SEPARATOR) == len(texts) - 1 else list(texts)
 
 
 def _texts_of(block: Block) -> list[str]:
@@ -188,11 +184,11 @@ class SortedTexts(Sequence[str]):
         return _texts_of(self._blocks[ordinal // BLOCK])[ordinal % BLOCK]
 
     def ordinal(self, text: str) -> int:
-        """How many texts are smaller than this one, which need not be among them."""
+        """Count the texts that are smaller than this one, which need not be among them."""
         return self.seek(text)[0]
 
     def seek(self, text: str) -> tuple[int, str | None]:
-        """The ordinal and text of the smallest text that is not smaller than this one; None as text when there is none."""
+        """Return ordinal and text of the smallest text that is not smaller than this one; the text is None if none is."""
         number = max(bisect_right(self._firsts, text) - 1, 0)
         block = _texts_of(self._blocks[number]) if self._size else []
         place = bisect_left(block, text)
@@ -202,12 +198,12 @@ class SortedTexts(Sequence[str]):
         return ordinal, self._firsts[number + 1] if ordinal < self._size else None
 
     def from_ordinal(self, ordinal: int) -> Iterator[str]:
-        """The texts from an ordinal on."""
+        """Yield the texts from an ordinal on."""
         for number in range(ordinal // BLOCK, len(self._blocks)):
             yield from islice(_texts_of(self._blocks[number]), ordinal % BLOCK if number == ordinal // BLOCK else 0, None)
 
 
-# The interface of counting strategies (how many candidates have each value of a field), and what counting costs.
+# The interface of counting strategies (the number of candidates with each value of a field), and the costs of counting.
 #
 # Source: docs/filters-and-facets.md#counting-strategies.
 
@@ -216,19 +212,19 @@ class SortedTexts(Sequence[str]):
 # index of 36,000 documents.
 # Reading and counting the values of one document:
 DOCUMENT_COST = 2
-# At most so many candidates have their documents read, rather than that a field with many values is scanned.
+# Up to this number of candidates, their documents are read rather than a field with many values scanned.
 FEW_CANDIDATES = 250
-# At most so many have their documents read without a look at the field.
+# Up to this number of candidates, their documents are read without checking the field.
 SURELY_FEW = 20
 # The cost of a value whose set is cached.
 CACHED_COST = 0.3
 
 
 class ValueCount(NamedTuple):
-    """A value and how many candidates have it.
+    """A value and the number of candidates that have it.
 
-    value: None where ValueCounts.value() must be asked. key: by which a strategy that knows all values at once
-    identifies this one.
+    value: None if ValueCounts.value() must find it. key: the identity of the value for a strategy that knows all values at
+    once.
     """
 
     value: Value | None
@@ -237,15 +233,15 @@ class ValueCount(NamedTuple):
 
 
 class ValueCounts(Protocol):
-    """The values of one kind that the candidates have."""
+    """The values of one kind among the candidates."""
 
     def ascending(self, most: int | None = None) -> Iterator[ValueCount]:
-        """All values in ascending order, found lazily. most: how many will be read at most, roughly; None for all."""
+        """All values in ascending order, found lazily. most: roughly the most values that will be read; None for all."""
 
     def by_count(self, most: int) -> Iterator[Iterable[ValueCount]]:
-        """All values by descending count: for each count the values that have it, in descending order.
+        """All values by descending count: for each count its values, in descending order.
 
-        most: how many will be read at most, roughly.
+        most: roughly the most values that will be read.
         """
 
     def value(self, entry: ValueCount) -> Value:
@@ -255,18 +251,18 @@ class ValueCounts(Protocol):
         """The smallest docid among the candidates that have the value."""
 
     def is_alone_in_group(self, entry: ValueCount, width: int) -> bool:
-        """Do only the candidates that have this value have any value of its group?
+        """Whether only the candidates with this value have any value of its group.
 
         A group is `width` consecutive values of all values of the field.
         """
 
     def number_of_values(self) -> int:
-        """How many values of this kind the field has in the whole index."""
+        """The number of values of this kind that the field has in the whole index."""
 
     def extremes(self) -> tuple[Value, Value] | None:
-        """The smallest and the largest value; None when there is none."""
+        """The smallest and the largest value; None without values."""
 
 
 def cost_of_values(values: Sequence[Value], is_cached: bool) -> float:
-    """The cost of intersecting the sets of all values. is_cached: are the sets cached?"""
+    """Return the cost of intersecting the sets of all values. is_cached: the sets are cached."""
     return len(values) * (CACHED_COST if is_cached else 1)

@@ -1,1 +1,1 @@
-"""Filters: from the text of a condition to the documents that meet it."""
+"""Filters: parse the text of a condition, and find the documents that meet it."""

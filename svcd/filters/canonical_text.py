@@ -1,4 +1,4 @@
-"""Writes a condition tree as text in canonical form, to which the error messages of searches refer.
+"""Write a condition tree as text in canonical form, to which the error messages of searches refer.
 
 A token of the tree can be located in that text. Source: docs/filters-and-facets.md#error-messages.
 """
@@ -8,32 +8,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from svcd.base.json_text import dumps
-from svcd.filters.tree import (
-    BETWEEN,
-    VECTORS,
-    And,
-    BoundingBox,
-    Comparison,
-    Condition,
-    Foreign,
-    In,
-    Not,
-    Or,
-    Polygon,
-    Radius,
-    Token,
-    VectorExists,
-)
+from svcd.filters.tree import (BETWEEN, VECTORS, And, BoundingBox, Comparison, Condition, Foreign, In, Not, Or, Polygon, Radius,
+                               Token, VectorExists)
 from svcd.filters.vector_conditions import FRAGMENTS
 
 
 def canonical_text(condition: Condition) -> str:
-    """The canonical text of a condition; parsing it gives an equal tree."""
+    """Return the canonical text of a condition; parsing it gives an equal tree."""
     return "".join(_Writer(condition).pieces)
 
 
 def canonical_token(condition: Condition, token: Token) -> Token:
-    """A token of a tree with its columns in the canonical text."""
+    """Return a token of a tree with its columns in the canonical text."""
     writer = _Writer(condition, token)
     start = sum(map(len, writer.pieces[:writer.token_index])) + writer.quotes
     length = len(writer.pieces[writer.token_index]) - 2 * writer.quotes
@@ -43,8 +29,8 @@ def canonical_token(condition: Condition, token: Token) -> Token:
 class _Writer:
     """The canonical text in pieces, and the piece of one token.
 
-    token_index: of the piece in `pieces`. quotes: how many characters at either end of the piece are not the token
-    itself (0 or 1).
+    token_index: of the piece in `pieces`. quotes: the number of characters at each end of the piece that do not belong to the
+    token (0 or 1).
     """
 
     def __init__(self, condition: Condition, wanted: Token | None = None) -> None:

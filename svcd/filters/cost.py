@@ -1,4 +1,4 @@
-"""What the conditions of a filter cost, and the bounds of their sum (docs/filters-and-facets.md#cost)."""
+"""The costs of the conditions of a filter, and the bounds of their sum (docs/filters-and-facets.md#cost)."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -6,35 +6,18 @@ from itertools import pairwise
 from math import pi, sin
 
 from svcd.filters.lexer import FilterError, fail
-from svcd.filters.tree import (
-    BETWEEN,
-    CONTAINS,
-    EQUAL,
-    GREATER,
-    GREATER_OR_EQUAL,
-    LESS,
-    LESS_OR_EQUAL,
-    STARTS_WITH,
-    BoundingBox,
-    Comparison,
-    Condition,
-    Foreign,
-    In,
-    Not,
-    Polygon,
-    Radius,
-    Token,
-)
+from svcd.filters.tree import (BETWEEN, CONTAINS, EQUAL, GREATER, GREATER_OR_EQUAL, LESS, LESS_OR_EQUAL, STARTS_WITH, BoundingBox,
+                               Comparison, Condition, Foreign, In, Not, Polygon, Radius, Token)
 from svcd.geo.sphere import RADIUS_M, Point, distance
 from svcd.validation.bounds import FILTER_COST, OUTLINES
 
-LISTED = 1  # a value of a list is looked up with hundreds of others in one statement
+LISTED = 1  # a value of a list is looked up together with hundreds of others in one statement
 POINT = 2  # a point of a polygon is two numbers and an edge
 ORDINARY = 5  # one set of documents, taken from all of them
 RANGE = 100  # the sets of a range of values, hundreds in a field of many texts
 SCAN = 1000  # all texts of a field, the places of an index, or another index
 
-# Others are ORDINARY.
+# Other operators are ORDINARY.
 _BY_OPERATOR: Mapping[str, int] = {
     EQUAL: 2, CONTAINS: SCAN, **dict.fromkeys((LESS, LESS_OR_EQUAL, GREATER, GREATER_OR_EQUAL, BETWEEN, STARTS_WITH), RANGE)}
 
@@ -45,25 +28,25 @@ _TOO_LARGE = (
 
 
 class Cost:
-    """Adds up what the conditions of one filter cost. left: how much more that may be."""
+    """Adds up the costs of the conditions of one filter. left: the cost that is still allowed."""
 
     def __init__(self) -> None:
         self.left = FILTER_COST
 
     def add(self, cost: int) -> None:
-        """Raise FilterError when it is too much."""
+        """Add a cost. Raises FilterError if the sum is too large."""
         self.left -= cost
         if self.left < 0:
             raise too_large()
 
 
 def too_large() -> FilterError:
-    """The error of a filter that costs too much."""
+    """Return the error for a filter that costs too much."""
     return FilterError(_TOO_LARGE)
 
 
 def cost_of(condition: Condition) -> int:
-    """The cost of a condition that combines no others; of a list with one value."""
+    """Return the cost of a condition that does not combine others, or of a list with one value."""
     if isinstance(condition, Not):
         return cost_of(condition.part)
     if isinstance(condition, Comparison):
@@ -76,22 +59,22 @@ def cost_of(condition: Condition) -> int:
 
 
 def comparison_cost(operator: str) -> int:
-    """The cost of a comparison."""
+    """Return the cost of a comparison."""
     return _BY_OPERATOR.get(operator, ORDINARY)
 
 
 class Outlines:
-    """Adds up how long the outlines are that one filter compares with geometries."""
+    """Adds up the lengths of the outlines that one filter compares with geometries."""
 
     def __init__(self) -> None:
         self._metres = 0.0
 
     def add_circle(self, radius: float, place: Token) -> None:
-        """Raise FilterError when they are too long; place: the first token of the condition."""
+        """Add a circle. Raises FilterError if the sum is too long; place: the first token of the condition."""
         self._add(2 * pi * RADIUS_M * abs(sin(radius / RADIUS_M)), place)
 
     def add_polygon(self, points: Sequence[Point], place: Token) -> None:
-        """The same for a polygon."""
+        """Add a polygon. Raises FilterError if the sum is too long; place: the first token of the condition."""
         self._add(sum(distance(left, right) for left, right in pairwise([*points, points[0]])), place)
 
     def _add(self, metres: float, place: Token) -> None:

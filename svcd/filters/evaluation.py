@@ -1,10 +1,11 @@
-"""Evaluates a condition tree: the set of documents that meet it, over the whole index.
+"""Evaluate a condition tree: find the documents that meet it, over the whole index. Also: filters in the JSON of requests.
 
 Source: docs/filters-and-facets.md#operators, docs/filters-and-facets.md#evaluation.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from svcd.base.docids import EMPTY, DocIds, union_of
@@ -17,38 +18,16 @@ from svcd.filters.cost import Cost, Outlines
 from svcd.filters.geo_conditions import geo_docids
 from svcd.filters.lexer import FilterError, shown_place
 from svcd.filters.parser import parse
-from svcd.filters.tree import (
-    BETWEEN,
-    CONTAINS,
-    EQUAL,
-    EXISTS,
-    GREATER,
-    GREATER_OR_EQUAL,
-    IS_EMPTY,
-    IS_NULL,
-    LESS,
-    LESS_OR_EQUAL,
-    NOT_EQUAL,
-    SHARD,
-    STARTS_WITH,
-    And,
-    BoundingBox,
-    Comparison,
-    Condition,
-    In,
-    Not,
-    Or,
-    Polygon,
-    Radius,
-    VectorExists,
-)
+from svcd.filters.tree import (BETWEEN, CONTAINS, EQUAL, EXISTS, GREATER, GREATER_OR_EQUAL, IS_EMPTY, IS_NULL, LESS,
+                               LESS_OR_EQUAL, NOT_EQUAL, SHARD, STARTS_WITH, And, BoundingBox, Comparison, Condition, In, Not, Or,
+                               Polygon, Radius, VectorExists)
 from svcd.filters.vector_conditions import vector_docids
 from svcd.query.reader import Reader, Value
 from svcd.schema.field_values import WHITE_SPACE, normal_form
 
-# More values than these are read in one query of the index; the sets of fewer are cached one by one.
+# More than _MANY_VALUES values are read in one query of the index; with fewer, the set of each value is cached.
 _MANY_VALUES = 32
-# For so few candidates CONTAINS reads the values of the candidates, instead of all texts of the field.
+# For up to _FEW_CANDIDATES candidates, CONTAINS reads the values of the candidates instead of all texts of the field.
 _FEW_CANDIDATES = 100
 _LAST_CHARACTER = "\U0010ffff"
 _SURROGATES = range(0xD800, 0xE000)
@@ -60,14 +39,14 @@ _SHARD_OPERATOR = ("Filter operator `{operator} is not allowed for the special a
 
 
 def evaluate(reader: Reader, condition: Condition) -> DocIds:
-    """The documents that meet a condition. Raises FilterError."""
+    """Return the documents that meet a condition. Raises FilterError."""
     evaluation = _Evaluation(reader)
     requirements.check_fields(evaluation.filterable, condition)
     return evaluation.docids(condition)
 
 
 class _Evaluation:
-    """The evaluation of one filter on one index. Its fields have been checked; operators are checked as they occur."""
+    """The evaluation of one filter on one index. Its fields have been checked; operators are checked during evaluation."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
@@ -75,29 +54,26 @@ class _Evaluation:
         self.outlines = Outlines()
 
     def docids(self, condition: Condition) -> DocIds:
-        """The documents that meet a condition."""
+        """Return the documents that meet a condition."""
         return _METHODS[type(condition)](self, condition)
 
     def _and(self, condition: And) -> DocIds:
-        """From left to right until nothing is left; the operators of the remaining parts are not checked then."""
+        """Evaluate parts from left to right until no candidate is left; the operators of the other parts are not checked."""
         candidates = self.docids(condition.parts[0])
         for part in condition.parts[1:]:
             if not candidates:
                 return EMPTY
-            candidates &= self._docids_among(part, candidates)
+            if not isinstance(part, Comparison) or part.operator != CONTAINS or len(candidates) > _FEW_CANDIDATES:
+                candidates &= self.docids(part)
+                continue
+            needle = normal_form(part.values[0])
+            held = self.reader.values.field_values(part.field.text, candidates.to_array())
+            candidates &= DocIds([docid for docid, values in held
+                                  if any(isinstance(value, str) and needle in value for value in values)])
         return candidates
 
-    def _docids_among(self, part: Condition, candidates: DocIds) -> DocIds:
-        """The documents that meet a part; correct for the candidates only, as it may read just their values."""
-        if not isinstance(part, Comparison) or part.operator != CONTAINS or len(candidates) > _FEW_CANDIDATES:
-            return self.docids(part)
-        needle = normal_form(part.values[0])
-        held = self.reader.values.field_values(part.field.text, candidates.to_array())
-        return DocIds([docid for docid, values in held
-                       if any(isinstance(value, str) and needle in value for value in values)])
-
     def _or(self, condition: Or) -> DocIds:
-        """Equalities of the same field are evaluated together, as one look-up of many values."""
+        """Evaluate equalities of the same field together, as one look-up of many values."""
         found, equalities = list[DocIds](), dict[str, list[Comparison]]()
         for part in condition.parts:
             if isinstance(part, Comparison) and part.operator == EQUAL and part.field.text != SHARD:
@@ -124,14 +100,16 @@ class _Evaluation:
     def _comparison(self, condition: Comparison) -> DocIds:
         name, operator, values = condition.field.text, condition.operator, condition.values
         if name == SHARD:
-            return _by_shard(operator, values)
+            if operator not in (EQUAL, NOT_EQUAL):
+                raise FilterError(_SHARD_OPERATOR.format(operator=operator))
+            return _in_shards(values)
         self._check_operator(name, operator)
         if operator == NOT_EQUAL:
             return self.reader.all_docids() - equal_docids(self.reader, name, values)
         return _OPERATORS[operator](self.reader, name, *values)
 
     def _check_operator(self, name: str, operator: str) -> None:
-        """Check that the rule of a field allows an operator. A field that no document ever had matches nothing instead."""
+        """Check that the rule of a field allows an operator, unless no document ever had the field: then nothing matches."""
         rule = self.filterable.rule(name)
         if rule is not None and not requirements.is_allowed(rule, operator) and name in self.reader.fields():
             raise requirements.not_allowed(rule, name, operator)
@@ -154,17 +132,14 @@ _METHODS: dict[type, Callable[[_Evaluation, Any], DocIds]] = {
 
 
 def equal_docids(reader: Reader, field: str, texts: Sequence[str]) -> DocIds:
-    """Documents with a value that equals one of the texts of a filter, as a text or as a number."""
-    values = [value for text in dict.fromkeys(texts) for value in _values_of(text)]
+    """Return the documents with a value that equals one of the texts of a filter, as a text or as a number."""
+    values: list[Value] = []
+    for text in dict.fromkeys(texts):
+        number = number_of(text)
+        values += [normal_form(text), *([] if number is None else [number])]
     if len(values) > _MANY_VALUES:
         return reader.values.values_docids(field, values)
     return union_of(reader.values.value_docids(field, value) for value in values)
-
-
-def _values_of(text: str) -> Iterable[Value]:
-    """The values that a text of a filter equals: its normal form, and its number if it has one."""
-    number = number_of(text)
-    return [normal_form(text), *([] if number is None else [number])]
 
 
 def _above(reader: Reader, field: str, text: str, has_low: bool) -> DocIds:
@@ -198,16 +173,11 @@ def _starting(reader: Reader, field: str, text: str) -> DocIds:
     prefix = normal_form(text)
     if not prefix:
         return reader.values.present_docids(field)
-    return reader.values.range_docids(field, prefix, _after_prefix(prefix), True, False)
-
-
-def _after_prefix(prefix: str) -> str | None:
-    """The smallest text that is larger than all texts with the prefix; None when there is none."""
-    shortened = prefix.rstrip(_LAST_CHARACTER)
-    if not shortened:
-        return None
-    following = ord(shortened[-1]) + 1
-    return shortened[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
+    shortened, after = prefix.rstrip(_LAST_CHARACTER), None  # after: the smallest text larger than all texts with the prefix
+    if shortened:
+        following = ord(shortened[-1]) + 1
+        after = shortened[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
+    return reader.values.range_docids(field, prefix, after, True, False)
 
 
 _OPERATORS: dict[str, Callable[..., DocIds]] = {  # (reader, field, values ...)
@@ -228,14 +198,8 @@ _OPERATORS: dict[str, Callable[..., DocIds]] = {  # (reader, field, values ...)
 # Shards
 
 
-def _by_shard(operator: str, values: Sequence[str]) -> DocIds:
-    if operator not in (EQUAL, NOT_EQUAL):
-        raise FilterError(_SHARD_OPERATOR.format(operator=operator))
-    return _in_shards(values)
-
-
 def _in_shards(names: Sequence[str]) -> DocIds:
-    """Documents of shards. Indexes of this version have none, so that every name is unknown."""
+    """Return the documents of shards. Indexes of this version are not sharded, so every name is unknown."""
     for name in names:
         raise FilterError(_NO_SHARD.format(shard=name))
     return EMPTY
@@ -247,7 +211,7 @@ def _in_shards(names: Sequence[str]) -> DocIds:
 # Source: docs/filters-and-facets.md#json-form.
 
 
-# The JSON types that each level of nesting may have, outermost first, as the message names them.
+# The JSON types that each level of nesting may have, outermost first, as in the message.
 _LEVELS = ("String, Array", "String, [String]", "String")
 
 
@@ -263,14 +227,15 @@ def check_shape(value: Any, code: str, level: int = 0) -> None:
 
 
 def is_empty(value: Any) -> bool:
-    """Is a filter of valid shape without any condition?"""
+    """Return whether a filter of valid shape contains no condition."""
     return not value.strip(WHITE_SPACE) if isinstance(value, str) else all(is_empty(part) for part in value)
 
 
 def combine(request_filter: Any, rule_filter: Any) -> Any:
-    """The conjunction of two filters of valid shape or None (no filter): of the request, then of a tenant token.
+    """Combine two filters of valid shape by AND; None means no filter. The filter of the request comes before that of a tenant
+    token.
 
-    The order matters for which error is reported first.
+    The order decides which error is reported first.
     """
     if request_filter is None or rule_filter is None:
         return rule_filter if request_filter is None else request_filter
@@ -281,12 +246,12 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-# Operators that are not allowed have this code on every route, as their messages have no place.
+# Errors for operators that are not allowed have this code on every route, because their messages show no place.
 _OPERATOR_CODE = "invalid_search_filter"
 
 
 def read_filter(value: Any, code: str) -> Condition | None:
-    """The condition tree of a filter in JSON form; None when it has no condition. Raises `code`."""
+    """Return the condition tree of a filter in JSON form; None without conditions. Raises `code`."""
     if value is None:
         return None
     check_shape(value, code)
@@ -297,7 +262,7 @@ def read_filter(value: Any, code: str) -> Condition | None:
 
 
 def parse_filter(value: Any) -> Condition | None:
-    """The condition tree of a filter of valid shape; None when it has no condition. Raises FilterError."""
+    """Return the condition tree of a filter of valid shape; None without conditions. Raises FilterError."""
     cost = Cost()
 
     def parsed(part: str) -> Condition | None:
@@ -309,18 +274,18 @@ def parse_filter(value: Any) -> Condition | None:
 
 
 def _combined(operator: Any, parts: Any) -> Condition | None:
-    """Blank parts (None) contribute nothing, and a single condition stands for itself."""
+    """Combine parts by an operator. Blank parts (None) are ignored; a single condition is returned unchanged."""
     conditions = [part for part in parts if part is not None]
     return operator(conditions) if len(conditions) > 1 else next(iter(conditions), None)
 
 
 def filter_docids(reader: Reader, condition: Condition | None, code: str, *, is_rewritten: bool = False,
                   shown_from: int = 0) -> DocIds:
-    """The documents that meet a filter; all documents without one.
+    """Return the documents that meet a filter; all documents without a filter.
 
-    Raises `code`, but invalid_search_filter for an operator that a field or `_shard` does not allow and for an unknown
-    shard. is_rewritten: errors show the filter in canonical form, as those of searches do; else as it was written, from
-    the index `shown_from` on.
+    Raises `code`, or invalid_search_filter for an unknown shard and for an operator that a field or `_shard` does not allow.
+    is_rewritten: errors show the filter in canonical form, as searches do; otherwise as it was written, from the index
+    `shown_from` on.
     """
     if condition is None:
         return reader.all_docids()
@@ -333,3 +298,38 @@ def filter_docids(reader: Reader, condition: Condition | None, code: str, *, is_
             raise ApiError(code, f"{error.sentence}\n{shown_place(canonical_token(condition, error.place))}") from None
         error.shown_from = shown_from
         raise ApiError(code, error.message) from None
+
+
+# Filters of routes that read one index only: deletions, editions and exports of documents. They reject `_foreign`.
+
+_NO_JOIN = "Filter condition `_foreign` is not supported for this endpoint."
+_FEATURE = "foreignKeys"
+
+
+def local_filter(value: Any, code: str, flags: requirements.Flags, index_uid: str | None = None) -> Condition | None:
+    """Return the parsed filter of a request; None for an empty one. `_foreign` conditions are rejected with `code`.
+
+    flags: see requirements.check_features(). index_uid: prefix of error messages; None for no prefix. Raises `code`,
+    feature_not_enabled.
+    """
+    if value is None:
+        return None
+    with naming_index(index_uid):
+        check_shape(value, code)
+    with naming_index(None if isinstance(value, list) else index_uid):  # errors in a list of filters never name the index
+        condition = read_filter(value, code)
+    with naming_index(index_uid):
+        requirements.check_features(condition, flags)
+        for needed in requirements.feature_requirements(condition) if condition is not None else ():
+            if needed.flag == _FEATURE:
+                raise ApiError(code, f"{_NO_JOIN}\n{needed.shown_place}")
+    return condition
+
+
+@contextmanager
+def naming_index(index_uid: str | None) -> Iterator[None]:
+    """Put the index before the messages of errors in this block; None for no prefix."""
+    try:
+        yield
+    except ApiError as error:
+        raise error if index_uid is None else error.inside(f"Index `{index_uid}`") from None

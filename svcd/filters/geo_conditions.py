@@ -1,7 +1,7 @@
 """Geo conditions of filters: their syntax, the checks of their numbers, and the documents that meet them.
 
-`_geoRadius` and `_geoBoundingBox` ask for the points of `_geo` and for the geometries of `_geojson`, `_geoPolygon` for
-geometries alone. Source: docs/filters-and-facets.md#geo-conditions.
+`_geoRadius` and `_geoBoundingBox` find points of `_geo` and geometries of `_geojson`, `_geoPolygon` finds geometries only.
+Source: docs/filters-and-facets.md#geo-conditions.
 """
 from __future__ import annotations
 
@@ -17,23 +17,8 @@ from svcd.filters.lexer import FilterError, fail, piece, rest
 from svcd.filters.requirements import GEOJSON, check_geo
 from svcd.filters.tree import BoundingBox, Condition, Geo, Polygon, Radius, Token
 from svcd.geo.cells import cells_of, crosses_antimeridian
-from svcd.geo.geometry import (
-    HALF_TURN,
-    QUERY_STEP_M,
-    TURN,
-    Area,
-    Ring,
-    Shape,
-    circle,
-    circle_rings,
-    closed,
-    densify,
-    is_wide,
-    rectangle,
-    unpacked,
-    unrolled,
-    unrolled_outline,
-)
+from svcd.geo.geometry import (HALF_TURN, QUERY_STEP_M, TURN, Area, Ring, Shape, circle, circle_rings, closed, densify, is_wide,
+                               rectangle, unpacked, unrolled, unrolled_outline)
 from svcd.geo.sphere import Bounds, Point
 from svcd.query.reader import Reader
 from svcd.schema.field_values import COORDINATES, GEO
@@ -55,11 +40,11 @@ _LONGITUDE = ("Bad longitude `{number}`. Longitude must be contained between -18
 _RESOLUTION = "Invalid resolution `{number}`. Resolution must be between 3 and 1000."
 _UPSIDE_DOWN = "The top latitude `{top}` is below the bottom latitude `{bottom}`."
 
-# Vertices of the polygon that approximates a circle where it is compared with geometries.
+# Vertices of the polygon that approximates a circle in comparisons with geometries.
 DEFAULT_RESOLUTION = 125
 _LEAST_RESOLUTION, _MOST_RESOLUTION = 3, 1000
 _MOST_LONGITUDE = 180.0
-# The sides of narrower boxes are great circles, as recorded; those of wider ones would bend over the poles.
+# The sides of narrower boxes are great circles, as recorded; the sides of wider boxes would bend over the poles.
 _WIDE_BOX = 90.0
 _TURNS = (-2 * TURN, -TURN, 0.0, TURN, 2 * TURN)  # unrolled outlines begin between -180 and 180, and may be two turns wide
 
@@ -72,15 +57,14 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?(?P<expo
 _SIGN = re.compile(r"[+-]?\.?").match
 
 T = TypeVar("T")
-# Reads one element of a list; gives the element and the position after it and the blanks that follow.
+# Reads one element of a list; returns the element and the position after it and the following blanks.
 _ReadElement = Callable[[str, int], tuple[T, int]]
 
 
 class _Mismatch(Exception):
     """The text does not fit the syntax at a position.
 
-    is_final: the list that is being read must not end before the element that does not fit (a number without the
-    digits of its exponent).
+    is_final: the list must not end before the element that does not fit (a number without the digits of its exponent).
     """
 
     def __init__(self, at: int, is_final: bool = False) -> None:
@@ -89,7 +73,7 @@ class _Mismatch(Exception):
 
 
 def read_geo_condition(source: str, at: int) -> tuple[Condition, int] | None:
-    """The geo condition that begins at a position, and the position after it; None when none begins there.
+    """Return the geo condition that begins at a position, and the position after it; None when none begins there.
 
     Raises FilterError.
     """
@@ -143,7 +127,7 @@ def _read_point(source: str, at: int) -> tuple[list[Token], int]:
 
 def _read_list(source: str, at: int, brackets: str, read_element: _ReadElement[T],
                may_end_with_comma: bool = False) -> tuple[list[T], int]:
-    """One or more elements between brackets, separated by commas, and the position after the closing bracket."""
+    """Read one or more elements between brackets, separated by commas; return them and the position after the brackets."""
     at = _after_character(source, at, brackets[0])
     element, at = read_element(source, at)
     elements = [element]
@@ -153,7 +137,7 @@ def _read_list(source: str, at: int, brackets: str, read_element: _ReadElement[T
         except _Mismatch as mismatch:
             if mismatch.is_final:
                 raise
-            break  # the error is then that the comma stands where the closing bracket is expected
+            break  # the error will then be the comma in place of the closing bracket
         elements.append(element)
     if may_end_with_comma and source.startswith(",", at):
         at = _after_blanks(source, at + 1)
@@ -191,10 +175,10 @@ _SYNTAX: dict[str, tuple[str, Callable[[str, int], tuple[Condition, int]]]] = {
 
 
 def geo_docids(reader: Reader, condition: Geo, outlines: Outlines) -> DocIds:
-    """The documents that meet a geo condition. outlines: of the filter.
+    """Return the documents that meet a geo condition. outlines: of the filter.
 
-    Raises FilterError. Whether the index allows the condition is checked before the numbers of a polygon, but after
-    those of a radius or box: clients see the first error only.
+    Raises FilterError. The index must allow the condition: this is checked before the numbers of a polygon, but after
+    the numbers of a radius or box, because clients see only the first error.
     """
     if isinstance(condition, Polygon):
         _check_is_allowed(reader, condition, condition.points[0])
@@ -203,15 +187,21 @@ def geo_docids(reader: Reader, condition: Geo, outlines: Outlines) -> DocIds:
         return docids_in_polygon(reader, points)
     if isinstance(condition, Radius):
         (centre,) = _points([condition.point])
-        metres, resolution = _number(condition.metres), _resolution(condition.resolution)
+        metres, resolution = _number(condition.metres), DEFAULT_RESOLUTION
+        if condition.resolution is not None:
+            resolution = min(max(int(_number(condition.resolution)), 0), (1 << 64) - 1)  # shown as an unsigned 64-bit integer
+            if not _LEAST_RESOLUTION <= resolution <= _MOST_RESOLUTION:
+                fail(_RESOLUTION.format(number=resolution), condition.resolution)
         _check_is_allowed(reader, condition, condition.point)
         if _is_filterable(reader, GEOJSON):
             outlines.add_circle(metres, condition.point[0])
         return docids_in_circle(reader, centre, metres, resolution)
-    top_right, bottom_left = _corners(condition)
+    top_right, bottom_left = _points([condition.top_right, condition.bottom_left])
+    (top, right), (bottom, left) = top_right, bottom_left
+    if top < bottom:
+        fail(_UPSIDE_DOWN.format(top=shown_number(top), bottom=shown_number(bottom)), condition.bottom_left[1])
     _check_is_allowed(reader, condition, condition.top_right)
     if _is_filterable(reader, GEOJSON):
-        (top, right), (bottom, left) = top_right, bottom_left
         outlines.add_polygon([(top, right), (top, left), (bottom, left), (bottom, right)], condition.top_right[0])
     return docids_in_box(reader, top_right, bottom_left)
 
@@ -220,16 +210,8 @@ def _check_is_allowed(reader: Reader, condition: Geo, first_point: tuple[Token, 
     check_geo(reader.settings.filterable, condition, first_point[0])
 
 
-def _corners(condition: BoundingBox) -> tuple[Point, Point]:
-    top_right, bottom_left = _points([condition.top_right, condition.bottom_left])
-    (top, _), (bottom, _) = top_right, bottom_left
-    if top < bottom:
-        fail(_UPSIDE_DOWN.format(top=shown_number(top), bottom=shown_number(bottom)), condition.bottom_left[1])
-    return top_right, bottom_left
-
-
 def _points(pairs: Sequence[tuple[Token, Token]]) -> list[Point]:
-    """Points from their numbers as written. All must be finite before the range of any is checked."""
+    """Read points from their numbers as written. All numbers must be finite before the range of any is checked."""
     points = [(_number(latitude), _number(longitude)) for latitude, longitude in pairs]
     for (latitude, longitude), (latitude_token, longitude_token) in zip(points, pairs):
         if not -90 <= latitude <= 90:
@@ -247,22 +229,13 @@ def _number(token: Token) -> float:
     return number
 
 
-def _resolution(token: Token | None) -> int:
-    if token is None:
-        return DEFAULT_RESOLUTION
-    whole = min(max(int(_number(token)), 0), (1 << 64) - 1)  # as an unsigned integer of 64 bits shows it
-    if not _LEAST_RESOLUTION <= whole <= _MOST_RESOLUTION:
-        fail(_RESOLUTION.format(number=whole), token)
-    return whole
-
-
 # Documents
 
 
 def docids_in_circle(reader: Reader, centre: Point, metres: float, resolution: int = DEFAULT_RESOLUTION) -> DocIds:
-    """Documents whose point is at most `metres` from a point, or whose geometry intersects the circle.
+    """Return the documents whose point is at most `metres` from a point, or whose geometry intersects the circle.
 
-    resolution: vertices of the polygon that stands for the circle among geometries.
+    resolution: vertices of the polygon that represents the circle in comparisons with geometries.
     """
     docids = reader.geo.docids_within(centre, metres) if _is_filterable(reader, GEO) else EMPTY
     if not _is_filterable(reader, GEOJSON):
@@ -272,12 +245,20 @@ def docids_in_circle(reader: Reader, centre: Point, metres: float, resolution: i
 
 
 def docids_in_box(reader: Reader, top_right: Point, bottom_left: Point) -> DocIds:
-    """Documents whose point lies between two parallels and two meridians, or whose geometry intersects the box.
+    """Return the documents whose point is between two parallels and two meridians, or whose geometry intersects the box.
 
     A box whose right side is west of its left side extends across the antimeridian.
     """
     (top, right), (bottom, left) = top_right, bottom_left
-    docids = _points_between(reader, top, right, bottom, left) if _is_filterable(reader, GEO) else EMPTY
+    docids = EMPTY
+    if _is_filterable(reader, GEO):
+        latitude, longitude = COORDINATES
+        range_docids = reader.values.range_docids
+        if left <= right:
+            docids = range_docids(longitude, left, right)
+        else:
+            docids = range_docids(longitude, left, _MOST_LONGITUDE) | range_docids(longitude, -_MOST_LONGITUDE, right)
+        docids = docids and docids & range_docids(latitude, bottom, top)
     if not _is_filterable(reader, GEOJSON):
         return docids
     width = right - left if left <= right else right - left + TURN
@@ -288,7 +269,7 @@ def docids_in_box(reader: Reader, top_right: Point, bottom_left: Point) -> DocId
 
 
 def docids_in_polygon(reader: Reader, points: Sequence[Point]) -> DocIds:
-    """Documents whose geometry intersects a polygon of three or more points; the points of `_geo` do not count.
+    """Return the documents whose geometry intersects a polygon of three or more points; points of `_geo` do not count.
 
     A polygon around a pole encloses the smaller part of the globe.
     """
@@ -302,21 +283,17 @@ def _is_filterable(reader: Reader, name: str) -> bool:
     return reader.settings.filterable.names(name)
 
 
-def _points_between(reader: Reader, top: float, right: float, bottom: float, left: float) -> DocIds:
-    latitude, longitude = COORDINATES
-    range_docids = reader.values.range_docids
-    if left <= right:
-        between = range_docids(longitude, left, right)
-    else:
-        between = range_docids(longitude, left, _MOST_LONGITUDE) | range_docids(longitude, -_MOST_LONGITUDE, right)
-    return between and between & range_docids(latitude, bottom, top)
-
-
 def _intersecting(reader: Reader, *rings: Ring) -> DocIds:
-    """Documents whose geometry intersects what rings enclose, touching included. rings: unrolled, as class Area takes them."""
+    """Return the documents whose geometry intersects or touches the area in the rings. rings: unrolled, as for class Area."""
     region = _Region(*rings)
+    south, west, north, east = region.area.bounds
+    near: dict[int, Bounds] = {}  # the documents whose geometry may intersect the area -> the boxes around the geometries
+    for turn in _TURNS:
+        if west + turn <= HALF_TURN and east + turn >= -HALF_TURN:
+            near.update(reader.geo.geometries_meeting((south, west + turn, north, east + turn)))
+    near.update(reader.geo.wide_geometries())
     docids = []
-    for docid, bounds in _near_geometries(reader, region.area.bounds).items():
+    for docid, bounds in near.items():
         verdict = region.intersects_bounds(bounds)
         if region.intersects(unpacked(reader.geo.geometry(docid))) if verdict is None else verdict:
             docids.append(docid)
@@ -324,7 +301,7 @@ def _intersecting(reader: Reader, *rings: Ring) -> DocIds:
 
 
 def _sharing_cells(reader: Reader, ring: Ring) -> DocIds:
-    """What the reference engine finds with an outline over the antimeridian, too much included (svcd.geo.cells)."""
+    """Return the extra documents that the reference engine finds with an outline over the antimeridian (svcd.geo.cells)."""
     if not crosses_antimeridian(ring) or max(outline := unrolled(ring))[0] - min(outline)[0] > _WIDE_BOX:
         return EMPTY
     area, cells = Area(ring), cells_of(Shape(polygons=[[ring]]))
@@ -337,31 +314,21 @@ def _sharing_cells(reader: Reader, ring: Ring) -> DocIds:
     return DocIds(docids)
 
 
-def _near_geometries(reader: Reader, sides: Bounds) -> dict[int, Bounds]:
-    """The documents whose geometry may intersect a region between some sides, with the boxes around them."""
-    south, west, north, east = sides
-    found: dict[int, Bounds] = {}
-    for turn in _TURNS:
-        if west + turn <= HALF_TURN and east + turn >= -HALF_TURN:
-            found.update(reader.geo.geometries_meeting((south, west + turn, north, east + turn)))
-    found.update(reader.geo.wide_geometries())
-    return found
-
 
 class _Region:
-    """What rings enclose. Longitudes that differ by whole turns are the same."""
+    """The area in some rings. Longitudes that differ by whole turns are the same."""
 
     def __init__(self, *rings: Ring) -> None:
         self.area = Area(*rings)
 
     def _turns(self, bounds: Bounds) -> list[float]:
-        """By how much a geometry with this box must be moved east to meet the area."""
+        """Return the angles by which a geometry with this box must be moved east to meet the area."""
         _, own_west, _, own_east = self.area.bounds
         _, west, _, east = bounds
         return [turn for turn in _TURNS if own_west <= east + turn and west + turn <= own_east]
 
     def intersects_bounds(self, bounds: Bounds) -> bool | None:
-        """Does every geometry with this bounding box intersect the region? None where it depends on the geometry."""
+        """Return whether every geometry with this bounding box intersects the region; None if it depends on the geometry."""
         if is_wide(bounds):
             return None
         south, west, north, east = bounds
@@ -369,6 +336,6 @@ class _Region:
         return True if True in verdicts else None if None in verdicts else False
 
     def intersects(self, shape: Shape) -> bool:
-        """Has a geometry any position in common with the region?"""
+        """Return whether a geometry has any position in common with the region."""
         plane = shape.unrolled() if is_wide(shape.bounds()) else shape
         return any(self.area.intersects(plane.moved(turn) if turn else plane) for turn in self._turns(plane.bounds()))

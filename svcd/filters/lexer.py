@@ -12,7 +12,7 @@ from svcd.filters.tree import Token
 from svcd.schema.field_values import WHITE_SPACE
 from svcd.text.scripts import alphabetic_marks
 
-# Errors of filters: a sentence, and the place in the text of the filter that it is about.
+# Errors of filters: a sentence, and its place in the text of the filter.
 #
 # Source: docs/filters-and-facets.md#error-messages.
 
@@ -26,10 +26,10 @@ _EXTENDERS = frozenset(
 
 
 class FilterError(Exception):
-    """A filter that cannot be parsed, or not be evaluated on an index.
+    """A filter that cannot be parsed, or cannot be evaluated on an index.
 
-    place: the part of the filter that is wrong, None for messages without a place. shown_from: the index in the source
-    from which the message shows the filter.
+    place: the faulty part of the filter, None for messages without a place. shown_from: the message shows the filter from
+    this index of the source on.
     """
 
     def __init__(self, sentence: str, place: Token | None = None) -> None:
@@ -40,14 +40,14 @@ class FilterError(Exception):
 
     @property
     def message(self) -> str:
-        """The sentence and, on a line of its own, the place in the filter as it was written."""
+        """The sentence and, on a separate line, the place in the filter as it was written."""
         return self.sentence if self.place is None else f"{self.sentence}\n{shown_place(self.place, self.shown_from)}"
 
 
 class NoValue(FilterError):
-    """There is no value at this place: an error where one is required, else another syntax may fit.
+    """No value begins at this place: an error where a value is required, otherwise another syntax may fit.
 
-    is_keyword: is there a keyword instead?
+    is_keyword: a keyword is at this place.
     """
 
     def __init__(self, sentence: str, place: Token, is_keyword: bool = False) -> None:
@@ -60,48 +60,40 @@ class Unclosed(FilterError):
 
 
 def shown_place(place: Token, shown_from: int = 0) -> str:
-    """`START:END FILTER`: the columns of the place, from 1 and counted from the start of its line, then the filter.
+    """Return `START:END FILTER`: the columns of the place, from 1 and counted from the start of its line, then the filter.
 
-    shown_from: the filter is shown from this index on. For a place inside of `_foreign(..)` that is the index of
-    `_foreign`, while the columns are still those of the whole filter.
+    shown_from: the filter is shown from this index on. For a place inside `_foreign(..)` it is the index of `_foreign`,
+    while the columns still refer to the whole filter.
     """
     column = place.start - place.source.rfind("\n", 0, place.start)
     return f"{column}:{column + place.end - place.start} {place.source[shown_from:]}"
 
 
 def quoted(text: str) -> str:
-    """A part of a filter as a sentence shows it: quotes, control and other invisible characters escaped.
+    """Return a part of a filter as a sentence shows it: quotes, control and other invisible characters escaped.
 
     A combining mark at the beginning is escaped too, as it would combine with the text before it.
     """
-    first = text[:1]
+    first, shown = text[:1], ""
     if first and (first in _EXTENDERS or unicodedata.category(first) in ("Mn", "Me")):
-        return _escaped(first) + _quoted(text[1:])
-    return _quoted(text)
-
-
-def _quoted(text: str) -> str:
-    escaped = {ord(character): _SHORT.get(character) or _escaped(character) for character in set(text)
+        shown, text = f"\\u{{{ord(first):x}}}", text[1:]
+    escaped = {ord(character): _SHORT.get(character) or f"\\u{{{ord(character):x}}}" for character in set(text)
                if character in _SHORT or not character.isprintable()}
-    return text.translate(escaped) if escaped else text
-
-
-def _escaped(character: str) -> str:
-    return f"\\u{{{ord(character):x}}}"
+    return shown + (text.translate(escaped) if escaped else text)
 
 
 def rest(source: str, start: int) -> Token:
-    """The source from an index to its end."""
+    """Return the source from an index to its end."""
     return Token(source[start:], source, start, len(source))
 
 
 def piece(source: str, start: int, end: int) -> Token:
-    """The source between two indexes."""
+    """Return the source between two indexes."""
     return Token(source[start:end], source, start, end)
 
 
 def unclosed(source: str, start: int, delimiter: str) -> Unclosed:
-    """The error of a quote or parenthesis at `start` that is not closed."""
+    """Return the error for a quote or parenthesis at `start` that is not closed."""
     sentence = f"Expression `{quoted(source[start:])}` is missing the following closing delimiter: `{delimiter}`."
     return Unclosed(sentence, rest(source, start))
 
@@ -117,7 +109,7 @@ RESERVED_GEO = ("_geo", "_geoPoint", "_geoDistance")
 MISUSED_GEO = ("_geoRadius", "_geoBoundingBox")
 UNQUOTED = KEYWORDS.union(RESERVED_GEO)
 
-# For the inside of `[...]` in patterns: alphanumeric in the sense of Unicode, and three signs.
+# For the inside of `[...]` in patterns: alphanumeric characters of Unicode, and three signs.
 WORD_SET = rf"0-9A-Za-z_.\-\w{alphabetic_marks()}"
 BLANKS = r"[ \t\r\n]*+"
 # A value without escapes; it may still be a keyword.
@@ -126,12 +118,12 @@ PLAIN_VALUE = rf"""(?:[{WORD_SET}]++|"[^"\\]*"|'[^'\\]*')"""
 word = re.compile(f"[{WORD_SET}]+").match
 blanks = re.compile(BLANKS).match
 white_space = re.compile(f"[{re.escape(WHITE_SPACE)}]*").match
-# What error messages show where no value can be read.
+# The text that error messages show where no value can be read.
 unreadable = re.compile(f"[^{re.escape(WHITE_SPACE)}()=<>!]*").match
 
 
 def keyword(name: str) -> re.Pattern[str]:
-    """The pattern of a keyword as a whole word, with the blanks around it."""
+    """Return the pattern of a keyword as a whole word, with the blanks around it."""
     return re.compile(rf"{BLANKS}{name}(?![{WORD_SET}]){BLANKS}")
 
 
@@ -156,19 +148,14 @@ _quoted_lexer = {quote: re.compile(rf"(?:[^{quote}\\]++|\\.)*+", re.DOTALL).matc
 
 
 def value(source: str, at: int) -> tuple[Token, int]:
-    """The value at an index, after any white space, and the index after it and the blanks that follow.
+    """Read the value at an index, after any white space; return it and the index after it and the following blanks.
 
-    Raises NoValue where there is none, FilterError where one begins that is malformed.
+    Raises NoValue if no value begins there, FilterError for a malformed value.
     """
     start = white_space(source, at).end()  # type: ignore[union-attr]  # matches anywhere
     if source[start:start + 1] in QUOTES and start < len(source):
         token, end = quoted_value(source, start)
-    else:
-        token, end = _word(source, start)
-    return token, blanks(source, end).end()  # type: ignore[union-attr]  # matches anywhere
-
-
-def _word(source: str, start: int) -> tuple[Token, int]:
+        return token, blanks(source, end).end()  # type: ignore[union-attr]  # matches anywhere
     found = word(source, start)
     if found is None:
         raise _no_value(source, start)
@@ -179,7 +166,7 @@ def _word(source: str, start: int) -> tuple[Token, int]:
         fail(_RESERVED.format(name=text), rest(source, start))
     if text in KEYWORDS:
         raise _no_value(source, start, is_keyword=True)
-    return Token(text, source, start, found.end()), found.end()
+    return Token(text, source, start, found.end()), blanks(source, found.end()).end()  # type: ignore[union-attr]
 
 
 def _no_value(source: str, start: int, is_keyword: bool = False) -> NoValue:
@@ -189,13 +176,13 @@ def _no_value(source: str, start: int, is_keyword: bool = False) -> NoValue:
 
 
 def quoted_value(source: str, start: int) -> tuple[Token, int]:
-    """The value in quotes at an index, and the index after the closing quote.
+    """Return the value in quotes at an index, and the index after the closing quote.
 
-    Raises Unclosed, FilterError for an escape that is cut short, NoValue for a bad one.
+    Raises Unclosed, FilterError for an escape that is cut short, NoValue for an invalid escape.
     """
     quote = source[start]
     end = _quoted_lexer[quote](source, start + 1).end()  # type: ignore[union-attr]  # matches anywhere
-    if source[end:end + 1] == "\\":  # at the end of the filter it escapes nothing
+    if source[end:end + 1] == "\\":  # at the end of the filter, without a character to escape
         inside = rest(source, start + 1)
         fail(_MALFORMED.format(text=quoted(inside.text)), inside)
     if end == len(source):
@@ -203,7 +190,8 @@ def quoted_value(source: str, start: int) -> tuple[Token, int]:
     raw = piece(source, start + 1, end)
     if "\\" not in raw.text:
         return raw, end + 1
-    return raw._replace(text=_unescaped(raw, raw.text.replace(f"\\{quote}", quote))), end + 1
+    text = raw.text.replace(f"\\{quote}", quote)
+    return raw._replace(text=_ESCAPE.sub(lambda match: _character(raw, match), text)), end + 1
 
 
 # Escapes
@@ -215,12 +203,8 @@ _ESCAPE = re.compile(r"""\\(?:(?P<simple>[bfnrt'"\\/])|u\{(?P<braces>[^}]*)\}|u(
 _HEX_NUMBER = re.compile(r"\+?[0-9A-Fa-f]+\Z")
 
 
-def _unescaped(raw: Token, text: str) -> str:
-    """The text of a quoted value. text: without the escapes of its own quotes."""
-    return _ESCAPE.sub(lambda match: _character(raw, match), text)
-
-
 def _character(raw: Token, match: re.Match[str]) -> str:
+    """Return the character of an escape in a quoted value."""
     kind = match.lastgroup
     if kind == "simple":
         return _SIMPLE[match["simple"]]
@@ -230,11 +214,8 @@ def _character(raw: Token, match: re.Match[str]) -> str:
         raise NoValue(_MALFORMED.format(text=quoted(raw.text)), raw)
     if kind == "octal":
         return chr(int(match[kind], 8))
-    return _character_of_code(raw, match[kind], 0xFF if kind == "two" else 0xFFFFFFFF)
-
-
-def _character_of_code(raw: Token, digits: str, most: int) -> str:
-    if not _HEX_NUMBER.match(digits) or int(digits, 16) > most:
+    digits = match[kind]
+    if not _HEX_NUMBER.match(digits) or int(digits, 16) > (0xFF if kind == "two" else 0xFFFFFFFF):
         raise NoValue(_BAD_NUMBER.format(text=quoted(raw.text)), raw)
     code = int(digits, 16)
     if code > 0x10FFFF or 0xD800 <= code < 0xE000:

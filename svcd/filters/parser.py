@@ -1,7 +1,7 @@
-"""Parses the text of a filter into a condition tree.
+"""Parse the text of a filter into a condition tree.
 
-A recursive descent in one pass from left to right: what follows a value decides which kind of condition it begins. The
-limit of the depth of a filter bounds the recursion. Source: docs/filters-and-facets.md#grammar.
+The parser descends recursively, in one pass from left to right: the text after a value decides which kind of condition it begins.
+The depth limit of filters bounds the recursion. Source: docs/filters-and-facets.md#grammar.
 """
 from __future__ import annotations
 
@@ -12,28 +12,14 @@ from svcd.filters import lexer
 from svcd.filters.cost import LISTED, Cost, comparison_cost, cost_of
 from svcd.filters.geo_conditions import read_geo_condition
 from svcd.filters.lexer import FilterError, NoValue, fail, piece, quoted, rest, unclosed, value
-from svcd.filters.tree import (
-    BETWEEN,
-    CONTAINS,
-    EXISTS,
-    IS_EMPTY,
-    IS_NULL,
-    STARTS_WITH,
-    And,
-    Comparison,
-    Condition,
-    Foreign,
-    In,
-    Not,
-    Or,
-    Token,
-)
+from svcd.filters.tree import (BETWEEN, CONTAINS, EXISTS, IS_EMPTY, IS_NULL, STARTS_WITH, And, Comparison, Condition, Foreign, In,
+                               Not, Or, Token)
 from svcd.filters.vector_conditions import read_vector_condition
 from svcd.schema.field_values import WHITE_SPACE
 
-# Levels of the grammar: each disjunction, conjunction, negation and primary is one.
+# Levels of the grammar: each disjunction, conjunction, negation and primary is a level.
 MOST_DEPTH = 150
-# How many levels a comparison takes that stands in a disjunction: conjunction, negation and primary.
+# The levels that a comparison in a disjunction takes: conjunction, negation and primary.
 _SIMPLE_DEPTH = 3
 
 _NO_CONDITION = (
@@ -62,7 +48,7 @@ _CLOSING = re.compile(rf"{lexer.BLANKS}\){lexer.BLANKS}").match
 _COMMA = re.compile(rf"{lexer.BLANKS},{lexer.BLANKS}").match
 _END_OF_LIST = re.compile(rf"{lexer.BLANKS}\]{lexer.BLANKS}").match
 
-# The most frequent condition, read by one match: a field, an operator, a value, and the AND or OR that follows.
+# The most frequent condition, read by one match: a field, an operator, a value, and the following AND or OR.
 FAST_COMPARISON = re.compile(  # type: ignore[attr-defined]  # each pattern has a scanner, but its stubs do not
     rf"{lexer.BLANKS}([{lexer.WORD_SET}]++){lexer.BLANKS}(<=|>=|!=|<|>|=){lexer.BLANKS}"
     rf"(?:([{lexer.WORD_SET}]++)|\"([^\"\\]*)\"|'([^'\\]*)'){lexer.BLANKS}"
@@ -74,17 +60,19 @@ _PLAIN_VALUES = re.compile(lexer.PLAIN_VALUE).findall
 
 
 def parse(source: str, cost: Cost | None = None) -> Condition | None:
-    """The condition tree of a filter; None when it is blank. Raises FilterError.
+    """Return the condition tree of a filter; None when it is blank. Raises FilterError.
 
-    cost: adds up that of several texts of one filter.
+    cost: adds up the costs of several texts of one filter.
     """
     if not source.strip(WHITE_SPACE):
         return None
-    return _Parser(source, cost or Cost()).parse()
-
+    condition, at = _Parser(source, cost or Cost()).disjunction(0, 0)
+    if at < len(source):
+        fail(_TRAILING.format(text=quoted(source[at:])), rest(source, at))
+    return condition
 
 class _Parser:
-    """Methods read from an index (`at`) of the source, and return what they read with the index after it.
+    """Methods read from an index (`at`) of the source, and return the result with the index after it.
 
     depth: the level of the grammar that the caller has reached.
     """
@@ -93,18 +81,11 @@ class _Parser:
         self.source = source
         self._cost = cost
 
-    def parse(self) -> Condition:
-        """The condition that the whole source is."""
-        condition, at = self._disjunction(0, 0)
-        if at < len(self.source):
-            fail(_TRAILING.format(text=quoted(self.source[at:])), rest(self.source, at))
-        return condition
-
     # AND, OR, NOT
 
-    def _disjunction(self, at: int, depth: int) -> tuple[Condition, int]:
-        """Conjunctions separated by OR, each of parts separated by AND."""
-        self._check_depth(at, depth + 2)  # that of the first negation: disjunction and conjunction begin here too
+    def disjunction(self, at: int, depth: int) -> tuple[Condition, int]:
+        """Read conjunctions separated by OR, each of parts separated by AND."""
+        self._check_depth(at, depth + 2)  # of the first negation: disjunction and conjunction begin here too
         alternatives: list[Condition] = []
         parts: list[Condition] = []  # of the current conjunction
         may_be_simple = depth + _SIMPLE_DEPTH <= MOST_DEPTH
@@ -112,17 +93,19 @@ class _Parser:
             at, connective = self._comparisons(at, alternatives, parts) if may_be_simple else (at, "")
             if connective is None:
                 break
-            part, at, connective = self._part(at, depth)
+            part, at = self._negation(at, depth + 2)
             parts.append(part)
-            if connective == "OR":
-                _end_conjunction(alternatives, parts)
-            elif connective is None:
+            found = _CONNECTIVE(self.source, at)
+            if found is None:
                 break
+            at = found.end()
+            if found[1] == "OR":
+                _end_conjunction(alternatives, parts)
         _end_conjunction(alternatives, parts)
         return (alternatives[0] if len(alternatives) == 1 else Or(alternatives)), at
 
     def _comparisons(self, at: int, alternatives: list[Condition], parts: list[Condition]) -> tuple[int, str | None]:
-        """Read as many comparisons without escapes and keywords as follow one another.
+        """Read consecutive comparisons without escapes and keywords.
 
         Returns the index after them, and "" when another part must follow, else None.
         """
@@ -140,11 +123,6 @@ class _Parser:
             elif connective is None:
                 break
         return at, None if connective is None else ""
-
-    def _part(self, at: int, depth: int) -> tuple[Condition, int, str | None]:
-        part, at = self._negation(at, depth + 2)
-        connective = _CONNECTIVE(self.source, at)
-        return (part, at, None) if connective is None else (part, connective.end(), connective[1])
 
     def _negation(self, at: int, depth: int) -> tuple[Condition, int]:
         is_negated = False
@@ -169,20 +147,17 @@ class _Parser:
         self._check_depth(at, depth)
         opening = _OPENING(self.source, at)
         if opening is not None:
-            return self._in_parentheses(at, opening.end(), depth)
+            condition, after = self.disjunction(opening.end(), depth + 1)
+            closing = _CLOSING(self.source, after)
+            if closing is None:
+                raise unclosed(self.source, at, ")")
+            return condition, closing.end()
         condition, at = read_geo_condition(self.source, at) or self._condition_with_value(at, depth)
         self._cost.add(cost_of(condition))
         return condition, at
 
-    def _in_parentheses(self, start: int, at: int, depth: int) -> tuple[Condition, int]:
-        condition, at = self._disjunction(at, depth + 1)
-        closing = _CLOSING(self.source, at)
-        if closing is None:
-            raise unclosed(self.source, start, ")")
-        return condition, closing.end()
-
     def _condition_with_value(self, start: int, depth: int) -> tuple[Condition, int]:
-        """A condition that begins with a value, usually the name of a field."""
+        """Read a condition that begins with a value, usually the name of a field."""
         try:
             field, at = value(self.source, start)
         except NoValue as error:
@@ -226,7 +201,7 @@ class _Parser:
         return (Not(condition) if found[1] else condition), found.end()
 
     def _vectors(self, field: Token, at: int) -> tuple[Condition, int] | None:
-        """Names of embedders may be quoted, so that this begins where the value began."""
+        """Read a vector condition from the start of the value, because names of embedders may be quoted."""
         return read_vector_condition(self.source, field.start)
 
     def _exists(self, field: Token, at: int) -> tuple[Condition, int] | None:
@@ -264,19 +239,19 @@ class _Parser:
     # Lists
 
     def _list(self, start: int) -> tuple[Sequence[str], int]:
-        """The values in brackets, and the index after the closing one."""
+        """Read the values in brackets, and return them with the index after the closing bracket."""
         if not self.source.startswith("[", start):
             fail(_NO_BRACKET, rest(self.source, start))
         found = FAST_LIST(self.source, start) if self.source.find("]", start) > 0 else None
         if found is not None and self.source.count(",", start, found.end()) < self._cost.left:
             pieces = _PLAIN_VALUES(self.source, start + 1, found.end())
             if lexer.UNQUOTED.isdisjoint(pieces):
-                self._cost.add(LISTED * max(len(pieces) - 1, 0))  # the first one counts as the condition
+                self._cost.add(LISTED * max(len(pieces) - 1, 0))  # the first value counts as the condition
                 return [text[1:-1] if text[0] in "\"'" else text for text in pieces], found.end()
         return self._irregular_list(start + 1)
 
     def _irregular_list(self, at: int) -> tuple[Sequence[str], int]:
-        """A list with escapes, unusual white space or errors, one value at a time."""
+        """Read a list with escapes, unusual white space or errors, one value at a time."""
         values: list[str] = []
         try:
             element, at = value(self.source, at)
@@ -301,19 +276,16 @@ class _Parser:
         if found is None:
             return None
         try:
-            return self._foreign_arguments(found.start(1), found.end(), depth)
+            at = self._after_character("(", found.end())
+            try:
+                field, at = value(self.source, at)
+            except NoValue as error:
+                raise self._foreign_error(error.place.start if error.place else at) from None
+            part, at = self.disjunction(self._after_character(",", at), depth + 1)
+            return Foreign(field, part, found.start(1)), self._after_character(")", at)
         except FilterError as error:
             error.shown_from = error.shown_from or found.start(1)
             raise
-
-    def _foreign_arguments(self, start: int, at: int, depth: int) -> tuple[Condition, int]:
-        at = self._after_character("(", at)
-        try:
-            field, at = value(self.source, at)
-        except NoValue as error:
-            raise self._foreign_error(error.place.start if error.place else at) from None
-        part, at = self._disjunction(self._after_character(",", at), depth + 1)
-        return Foreign(field, part, start), self._after_character(")", at)
 
     def _after_character(self, character: str, at: int) -> int:
         if not self.source.startswith(character, at):

@@ -1,6 +1,6 @@
-"""Checks of a filter before it is evaluated: fields and operators that the settings allow, features that it needs.
+"""Check a filter before it is evaluated: the settings must allow its fields and operators, the instance its features.
 
-Source: docs/filters-and-facets.md#what-the-settings-permit.
+Source: docs/filters-and-facets.md#permissions-in-the-settings.
 """
 from __future__ import annotations
 
@@ -9,25 +9,8 @@ from typing import Any, NamedTuple
 
 from svcd.base.errors import ApiError
 from svcd.filters.lexer import FilterError, shown_place
-from svcd.filters.tree import (
-    BETWEEN,
-    EQUAL,
-    GREATER,
-    GREATER_OR_EQUAL,
-    LESS,
-    LESS_OR_EQUAL,
-    NOT_EQUAL,
-    SHARD,
-    VECTORS,
-    Comparison,
-    Condition,
-    Foreign,
-    In,
-    Polygon,
-    Token,
-    VectorExists,
-    parts_of,
-)
+from svcd.filters.tree import (BETWEEN, EQUAL, GREATER, GREATER_OR_EQUAL, LESS, LESS_OR_EQUAL, NOT_EQUAL, SHARD, VECTORS,
+                               Comparison, Condition, Foreign, In, Polygon, Token, VectorExists, parts_of)
 from svcd.schema.attributes import Filterable, FilterableRule
 from svcd.schema.field_values import GEO
 from svcd.validation.features import FEATURES, not_enabled
@@ -51,7 +34,7 @@ _NOT_ALLOWED = (
 
 
 def check_fields(filterable: Filterable, condition: Condition) -> None:
-    """Check that all fields are filterable. Raises FilterError for the last one in the text that is not."""
+    """Check that all fields are filterable. Raises FilterError for the last field in the text that is not."""
     pending = [condition]
     while pending:
         condition = pending.pop()
@@ -71,21 +54,21 @@ def check_geo(filterable: Filterable, condition: Condition, place: Token) -> Non
 
 
 def not_filterable(filterable: Filterable, attribute: str, place: Token) -> FilterError:
-    """The error for an attribute that is not filterable, with the patterns that are."""
+    """Return the error for an attribute that is not filterable; it lists the patterns that are."""
     patterns = filterable.patterns()
     available = _SOME.format(patterns=name_list(patterns)) if patterns else _NONE
     return FilterError(_NOT_FILTERABLE.format(attribute=attribute, available=available), place)
 
 
 def is_allowed(rule: FilterableRule, operator: str) -> bool:
-    """Does a rule that allows filtering allow this operator?"""
+    """Return whether a rule that allows filtering allows this operator."""
     if operator in EQUALITY:
         return rule.equality
     return rule.comparison if operator in COMPARISON else True
 
 
 def not_allowed(rule: FilterableRule, field: str, operator: str) -> FilterError:
-    """The error for an operator that the rule of a field does not allow."""
+    """Return the error for an operator that the rule of a field does not allow."""
     allowed = ["OR", "AND", "NOT", *(["=", "!=", "IN"] if rule.equality else []),
                *(["<", ">", "<=", ">=", "TO"] if rule.comparison else []), "IS EMPTY", "IS NULL", "EXISTS"]
     features = "equality" if operator in EQUALITY else "comparison"
@@ -98,7 +81,7 @@ def not_allowed(rule: FilterableRule, field: str, operator: str) -> FilterError:
 class FeatureRequirement(NamedTuple):
     """An experimental feature that a filter needs.
 
-    flag: name of the feature. action: how the error message begins when the feature is off. shown_place: of the first
+    flag: name of the feature. action: the start of the error message when the feature is off. shown_place: of the first
     part of the filter that needs it.
     """
 
@@ -130,7 +113,7 @@ _REQUIREMENTS: dict[type[Condition], Sequence[tuple[str, Callable[[Any], Token |
 
 
 def feature_requirements(condition: Condition) -> Iterator[FeatureRequirement]:
-    """The features that a filter needs, each once, with the first place that needs it."""
+    """Yield the features that a filter needs, each once, with the first place that needs it."""
     places: dict[str, str] = {}
     pending = [(condition, 0)]
     while pending:
@@ -146,7 +129,7 @@ def feature_requirements(condition: Condition) -> Iterator[FeatureRequirement]:
 
 
 def check_features(condition: Condition | None, flags: Flags) -> None:
-    """Check that all features that a filter needs are on. Raises feature_not_enabled for the first that is not.
+    """Check that all features that a filter needs are on. Raises feature_not_enabled for the first disabled feature.
 
     flags: returns the features; called only if one is needed.
     """

@@ -48,7 +48,7 @@ class Or(Condition):
 
 @dataclass(slots=True)
 class Not(Condition):
-    """All documents of the index except those that meet a condition."""
+    """All documents of the index that do not meet a condition."""
 
     part: Condition
 
@@ -130,14 +130,14 @@ _NO_PARTS: tuple[Condition, ...] = ()
 
 
 def parts_of(condition: Condition) -> Sequence[Condition]:
-    """The direct parts of a condition."""
+    """Return the direct parts of a condition."""
     if isinstance(condition, (And, Or)):
         return condition.parts
     return (condition.part,) if isinstance(condition, (Not, Foreign)) else _NO_PARTS
 
 
 def in_order(condition: Condition) -> Iterator[Condition]:
-    """A condition and all its parts at any depth, from left to right as they were written."""
+    """Yield a condition and all its parts at any depth, from left to right."""
     pending = [condition]
     while pending:
         condition = pending.pop()

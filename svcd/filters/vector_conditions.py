@@ -41,7 +41,7 @@ _OPERATION = re.compile(r"(NOT[ \t\r\n]+)?EXISTS").match
 
 
 def read_vector_condition(source: str, at: int) -> tuple[Condition, int] | None:
-    """The condition on vectors that begins at an index, and the index after it; None when none begins there.
+    """Return the condition on vectors that begins at an index, and the index after it; None when none begins there.
 
     Raises FilterError.
     """
@@ -56,7 +56,7 @@ def read_vector_condition(source: str, at: int) -> tuple[Condition, int] | None:
 
 
 def _named(source: str, found: re.Match[str]) -> tuple[VectorExists, int]:
-    """The vectors that are named, and the index after the blanks that must follow."""
+    """Read the name of the vectors; return it and the index after the blanks that must follow."""
     name, at = piece(source, *found.span(1)), found.end()
     blanks = _BLANKS_NEEDED(source, at)
     if blanks is not None:
@@ -66,7 +66,19 @@ def _named(source: str, found: re.Match[str]) -> tuple[VectorExists, int]:
     embedder, at = _required(source, at + 1, _BAD_EMBEDDER)
     kind, fragment, at = _suffix(source, at)
     if source.startswith(".", at):
-        _fail_suffix(source, at, kind)
+        try:
+            wrong, _ = _name(source, at + 1)
+        except FilterError:
+            wrong = piece(source, at, at + 1)
+        if kind is not None:
+            sentence = _BOTH.format(previous=kind, text=wrong.text)
+        elif wrong.text == ".":
+            sentence = _POINT
+        elif wrong.text in KINDS:
+            sentence = _QUOTED_KIND
+        else:
+            sentence = _UNKNOWN.format(text=wrong.text, suggestion=did_you_mean(wrong.text, KINDS))
+        fail(sentence, wrong)
     blanks = _BLANKS_NEEDED(source, at)
     if blanks is None:
         fail(_LEFTOVER, rest(source, at))
@@ -74,7 +86,7 @@ def _named(source: str, found: re.Match[str]) -> tuple[VectorExists, int]:
 
 
 def _suffix(source: str, at: int) -> tuple[str | None, Token | None, int]:
-    """The kind of vectors and the fragment, None for what is not given, and the index after them."""
+    """Read the kind of vectors and the fragment, None if not given; return them and the index after them."""
     found = _KIND(source, at)
     if found is None:
         return None, None, at
@@ -86,24 +98,8 @@ def _suffix(source: str, at: int) -> tuple[str | None, Token | None, int]:
     return FRAGMENTS, fragment, at
 
 
-def _fail_suffix(source: str, point: int, previous: str | None) -> None:
-    try:
-        name, _ = _name(source, point + 1)
-    except FilterError:
-        name = piece(source, point, point + 1)
-    if previous is not None:
-        sentence = _BOTH.format(previous=previous, text=name.text)
-    elif name.text == ".":
-        sentence = _POINT
-    elif name.text in KINDS:
-        sentence = _QUOTED_KIND
-    else:
-        sentence = _UNKNOWN.format(text=name.text, suggestion=did_you_mean(name.text, KINDS))
-    fail(sentence, name)
-
-
 def _required(source: str, at: int, sentence: str) -> tuple[Token, int]:
-    """A name that is required here. Raises FilterError with `sentence`, whatever is wrong with the name."""
+    """Read a required name. Raises FilterError with `sentence` for any fault of the name."""
     try:
         return _name(source, at)
     except FilterError as error:
@@ -111,7 +107,7 @@ def _required(source: str, at: int, sentence: str) -> tuple[Token, int]:
 
 
 def _name(source: str, at: int) -> tuple[Token, int]:
-    """A name without dots, or one in quotes. Raises NoValue, and FilterError for quotes that are not closed."""
+    """Read a name without dots, or a name in quotes. Raises NoValue, and FilterError for quotes that are not closed."""
     if at < len(source) and source[at] in QUOTES:
         return quoted_value(source, at)
     found = _NAME(source, at)
@@ -121,7 +117,7 @@ def _name(source: str, at: int) -> tuple[Token, int]:
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """A sentence that suggests the first known name, in byte order, within two typos; "" when there is none."""
+    """Return a sentence that suggests the first known name, in byte order, within two typos; "" when no name is near."""
     near = [each for each in sorted(known) if is_near(name, each)]
     return f" Did you mean `{near[0]}`?" if near else ""
 
@@ -135,7 +131,7 @@ _NO_FRAGMENTS = "This embedder does not have any configured fragments."
 
 
 def vector_docids(reader: Reader, condition: VectorExists) -> DocIds:
-    """The documents with such vectors. Raises FilterError."""
+    """Return the documents with vectors of this kind. Raises FilterError."""
     embedders, vectors = reader.settings.embedders, reader.vectors
     if condition.embedder is None:
         return union_of(map(vectors.embedded_docids, embedders))
@@ -153,7 +149,7 @@ def vector_docids(reader: Reader, condition: VectorExists) -> DocIds:
 
 
 def check_names(embedders: Mapping[str, Any], embedder: Token, fragment: Token | None) -> None:
-    """Check that the settings have an embedder, and a fragment of it. Raises FilterError."""
+    """Check that the settings contain an embedder, and a fragment of it. Raises FilterError."""
     if embedder.text not in embedders:
         available = _available("Available embedders", embedder.text, list(embedders)) or _NO_EMBEDDERS
         fail(_UNKNOWN_EMBEDDER.format(name=embedder.text, available=available), embedder)

@@ -1,7 +1,7 @@
-"""Geometries on the plane of degrees: exact tests of what an area contains and intersects.
+"""Geometries on the plane of degrees: exact tests of containment and intersection.
 
-Positions are x (longitude) and y (latitude). Lines are densified along great circles first, so that the plane of
-degrees is good enough between two positions. What goes over the antimeridian or around a pole is continued beyond longitude 180.
+Positions are x (longitude) and y (latitude). Lines are densified along great circles first, so that the plane of degrees is
+accurate enough between two positions. Geometries over the antimeridian or around a pole are continued beyond longitude 180.
 See docs/filters-and-facets.md#geometries.
 """
 from __future__ import annotations
@@ -20,10 +20,10 @@ Line = list[Position]
 Ring = list[Position]  # a closed outline: it ends where it begins
 Edge = tuple[Position, Position]
 
-# The mean radius of the Earth. Distances between points use a rounder one (sphere.RADIUS_M): both are part of the
+# The mean radius of the Earth. Distances between points use a rounder value (sphere.RADIUS_M): both are part of the
 # interface, as they decide about documents near a border.
 MEAN_RADIUS_M = 6_371_008.8
-# How far apart positions of densified lines may be, in documents and in filters.
+# The distance between positions of densified lines, in documents and in filters.
 DOCUMENT_STEP_M = 10_000
 QUERY_STEP_M = 1_000
 
@@ -31,7 +31,7 @@ _CELLS = 64  # of the grid over an area (class Area), in a row and in a column
 _MOST_CELLS = 16  # of a bounding box that is decided by the grid alone
 _ROUNDING = 4e-16  # relative error of the products in orientation(), with a margin
 HALF_TURN, TURN, POLE = 180.0, 360.0, 90.0  # degrees
-_ANTIPODAL = 1e-9  # radians that two positions lack to half a turn: no great circle is the shortest way
+_ANTIPODAL = 1e-9  # radians from half a turn: between such positions no great circle is the shortest way
 _LONGEST_EDGE = 0.1  # degrees of latitude in DOCUMENT_STEP_M, with a margin
 _NARROW = 1e-6  # degrees: the width of an outline that is a part of a meridian
 
@@ -54,12 +54,12 @@ class Shape:
                 yield from ring
 
     def bounds(self) -> Bounds:
-        """The bounding box of a geometry with at least one position."""
+        """Return the bounding box of a geometry with at least one position."""
         xs, ys = zip(*self.positions())
         return min(ys), min(xs), max(ys), max(xs)
 
     def moved(self, degrees_east: float) -> Shape:
-        """The geometry at other longitudes."""
+        """Return the geometry at other longitudes."""
         def move(line: Line) -> Line:
             return [(x + degrees_east, y) for x, y in line]
 
@@ -67,9 +67,9 @@ class Shape:
                      [[move(ring) for ring in polygon] for polygon in self.polygons])
 
     def unrolled(self) -> Shape:
-        """The geometry with lines and outlines as unrolled(), and a pole that it touches at all longitudes.
+        """Return the geometry with lines and outlines as unrolled(), and with each touched pole at all longitudes.
 
-        Holes are in it at each turn that their outline may reach.
+        Holes are repeated at each turn that their outline may reach.
         """
         poles = {y for _, y in self.positions() if abs(y) == POLE}
         lines = [*map(unrolled, self.lines), *([(-HALF_TURN, y), (HALF_TURN, y)] for y in sorted(poles))]
@@ -82,12 +82,12 @@ class Shape:
                                           for outline, *holes in self.polygons])
 
     def densified(self, step: float) -> Shape:
-        """The geometry with its lines and outlines along great circles, a position at least every `step` metres."""
+        """Return the geometry with lines and outlines along great circles, with a position at least every `step` metres."""
         return Shape(self.points, [densify(line, step) for line in self.lines],
                      [[densify(ring, step) for ring in polygon] for polygon in self.polygons])
 
     def packed(self) -> bytes:
-        """The bytes that an index stores: the lengths of all parts, then the positions."""
+        """Return the bytes that an index stores: the lengths of all parts, then the positions."""
         lengths = [len(self.points), len(self.lines), len(self.polygons), *map(len, self.lines)]
         for polygon in self.polygons:
             lengths += [len(polygon), *map(len, polygon)]
@@ -96,7 +96,7 @@ class Shape:
 
 
 def unpacked(kept: bytes) -> Shape:
-    """The geometry of the bytes of Shape.packed()."""
+    """Return the geometry of the bytes of Shape.packed()."""
     head = array("I", kept[:4])
     end = head.itemsize * (head[0] + 1)
     lengths = iter(array("I", kept[head.itemsize:end]))
@@ -114,13 +114,13 @@ def unpacked(kept: bytes) -> Shape:
 
 
 def closed(ring: Iterable[Position]) -> Ring:
-    """A ring, closed if it is open."""
+    """Return a ring, closed if it is open."""
     positions = list(ring)
     return positions if not positions or positions[0] == positions[-1] else [*positions, positions[0]]
 
 
 def densify(line: Sequence[Position], step: float) -> Line:
-    """A line with positions added on great circles, so that none is farther than `step` metres from the next."""
+    """Return a line with positions added on great circles, so that each is at most `step` metres from the next."""
     densified: Line = list(line[:1])
     for left, right in zip(line, line[1:]):
         densified += _between(left, right, step)
@@ -129,7 +129,7 @@ def densify(line: Sequence[Position], step: float) -> Line:
 
 
 def _between(left: Position, right: Position, step: float) -> Iterator[Position]:
-    """Equidistant positions on the great circle between two; between antipodes, which have none, as on the plane of degrees."""
+    """Yield equidistant positions on the great circle between two positions; between antipodes, on the plane of degrees."""
     (x0, y0), (x1, y1) = (map(radians, left), map(radians, right))
     half = sin((y1 - y0) / 2) ** 2 + cos(y0) * cos(y1) * sin((x1 - x0) / 2) ** 2
     arc = 2 * asin(sqrt(min(max(half, 0.0), 1.0)))
@@ -150,7 +150,7 @@ def _between(left: Position, right: Position, step: float) -> Iterator[Position]
 
 
 def circle(latitude: float, longitude: float, metres: float, vertices: int) -> Ring:
-    """The polygon that approximates a circle: vertices at equal bearings from its centre, clockwise from north."""
+    """Return the polygon that approximates a circle: vertices at equal bearings from its centre, clockwise from north."""
     y0, x0, arc = radians(latitude), radians(longitude), metres / MEAN_RADIUS_M
     ring = []
     for number in range(vertices):
@@ -165,7 +165,7 @@ def circle(latitude: float, longitude: float, metres: float, vertices: int) -> R
 
 
 def orientation(left: Position, right: Position, position: Position) -> float:
-    """Above 0 when a position lies left of the way from `left` to `right`, below when right of it, 0 on the line.
+    """Return a number above 0 if `position` is left of the way from `left` to `right`, below 0 if right of it, 0 on the line.
 
     The sign is exact: where rounding could change it, it is computed in fractions.
     """
@@ -180,14 +180,14 @@ def orientation(left: Position, right: Position, position: Position) -> float:
 
 
 def is_on_edge(edge: Edge, position: Position) -> bool:
-    """Does a position lie on an edge, its ends included?"""
+    """Return whether a position is on an edge or at one of its ends."""
     (x0, y0), (x1, y1) = edge
     x, y = position
     return min(x0, x1) <= x <= max(x0, x1) and min(y0, y1) <= y <= max(y0, y1) and orientation(*edge, position) == 0
 
 
 def do_intersect(edge: Edge, other: Edge) -> bool:
-    """Do two edges have a position in common?"""
+    """Return whether two edges have a position in common."""
     (x0, y0), (x1, y1) = edge
     (x2, y2), (x3, y3) = other
     if max(x0, x1) < min(x2, x3) or max(x2, x3) < min(x0, x1) or max(y0, y1) < min(y2, y3) or max(y2, y3) < min(y0, y1):
@@ -200,7 +200,7 @@ def do_intersect(edge: Edge, other: Edge) -> bool:
 
 
 def is_enclosed(edges: Iterable[Edge], position: Position) -> bool:
-    """Does a position lie in the area that edges enclose (even-odd rule), or on one of them?"""
+    """Return whether a position is in the area that edges enclose (even-odd rule), or on an edge."""
     y = position[1]
     is_in = False
     for edge in edges:
@@ -215,10 +215,10 @@ def is_enclosed(edges: Iterable[Edge], position: Position) -> bool:
 
 
 class Area:
-    """What closed rings enclose: an outline, or an outline without the holes in it.
+    """The area of closed rings: an outline, or an outline without its holes.
 
-    The edges of the rings stand in a grid over its bounding box: an edge of a geometry is compared with the edges of
-    its own cells, and whether a position is inside follows from the edges of its row.
+    A grid over the bounding box holds the edges of the rings: an edge of a geometry is compared with the edges of its own
+    cells, and the edges of its row decide whether a position is inside.
     """
 
     def __init__(self, ring: Ring, *holes: Ring) -> None:
@@ -239,14 +239,14 @@ class Area:
                     self._cells.setdefault((column, row), []).append(edge)
 
     def _cells_of(self, edge: Edge) -> tuple[range, range]:
-        """The columns and rows of the grid that an edge may lie in."""
+        """Return the columns and rows of the grid that an edge may touch."""
         (x0, y0), (x1, y1) = edge
         south, west, _, _ = self.bounds
         return (_cell_range(min(x0, x1) - west, max(x0, x1) - west, self._width),
                 _cell_range(min(y0, y1) - south, max(y0, y1) - south, self._height))
 
     def contains(self, position: Position) -> bool:
-        """Does a position lie inside or on the outline?"""
+        """Return whether a position is inside or on the outline."""
         x, y = position
         south, west, north, east = self.bounds
         if not (south <= y <= north and west <= x <= east):
@@ -255,14 +255,14 @@ class Area:
         return is_enclosed(self._rows[cell[1]], position) if cell in self._cells else self._is_cell_inside(*cell)
 
     def _is_cell_inside(self, column: int, row: int) -> bool:
-        """Does a cell without edges lie inside the area?"""
+        """Return whether a cell without edges is inside the area."""
         if (column, row) not in self._verdicts:
             middle = self.bounds[1] + (column + 0.5) * self._width, self.bounds[0] + (row + 0.5) * self._height
             self._verdicts[column, row] = is_enclosed(self._rows.get(row, ()), middle)
         return self._verdicts[column, row]
 
     def intersects_bounds(self, bounds: Bounds) -> bool | None:
-        """Does every geometry with this bounding box intersect the area? None where it depends on the geometry."""
+        """Return whether every geometry with this bounding box intersects the area; None if it depends on the geometry."""
         south, west, north, east = bounds
         if (south, west) == (north, east):
             return self.contains((west, south))
@@ -278,7 +278,7 @@ class Area:
         return verdicts.pop() if len(verdicts) == 1 else None
 
     def intersects(self, shape: Shape) -> bool:
-        """Has a geometry any position in common with the area?"""
+        """Return whether a geometry has any position in common with the area."""
         if any(map(self.contains, shape.points)):
             return True
         if any(self.contains(line[0]) or self._is_crossed_by(edges_of(line)) for line in shape.lines):
@@ -286,12 +286,12 @@ class Area:
         return any(map(self._intersects_polygon, shape.polygons))
 
     def _intersects_polygon(self, polygon: Sequence[Ring]) -> bool:
-        """If no outlines cross, one lies wholly inside the other, or apart from it."""
+        """Test a polygon. If no outlines cross, one is inside the other, or they are apart."""
         outline, *holes = polygon
         if self.contains(outline[0]) or any(
                 self._is_crossed_by(edge for edge in edges_of(ring) if not _is_added(edge)) for ring in polygon):
             return True
-        # The start is on none of these edges, or the outlines would cross; inside a hole it is outside of the polygon.
+        # The start is on none of these edges, or the outlines would cross; inside a hole it is outside the polygon.
         is_in_hole = (is_enclosed(edges_of(hole), self._start) for hole in holes)
         return is_enclosed(edges_of(outline), self._start) and not any(is_in_hole)
 
@@ -311,43 +311,44 @@ class Area:
 
 
 def _cell_range(least: float, greatest: float, width: float) -> range:
-    """The cells of a row or column between two offsets from its beginning."""
+    """Return the cells of a row or column between two offsets from its beginning."""
     return range(_cell(least, width), _cell(greatest, width) + 1)
 
 
 def _cell(offset: float, width: float) -> int:
-    """The cell of a row or column at an offset from its beginning; the outermost one for what lies outside."""
+    """Return the cell of a row or column at an offset from its beginning; beyond the ends, the outermost cell."""
     return min(max(int(offset / width), 0), _CELLS - 1)
 
 
 def edges_of(line: Sequence[Position]) -> Iterator[Edge]:
-    """The edges of a line or ring; a single position is an edge that begins and ends there."""
+    """Return the edges of a line or ring; for a single position, an edge that begins and ends there."""
     return zip(line, line[1:] if len(line) > 1 else line)
 
 
 def _is_added(edge: Edge) -> bool:
-    """Is an edge on the plane alone: along a pole, or one of unrolled_outline() that leads there? Others are short."""
+    """Return whether an edge exists on the plane only: along a pole, or from unrolled_outline() to a pole. Others are short."""
     (_, y0), (_, y1) = edge
     return POLE in (abs(y0), abs(y1)) and (y0 == y1 or abs(y0 - y1) > _LONGEST_EDGE)
 
 
 # Over the antimeridian and around the poles
 #
-# On the plane of degrees an outline over the antimeridian jumps from one side to the other, and would seem to enclose whatever
-# lies on its way. Here lines are continued beyond longitude 180 instead, and an outline around a pole is continued to the pole,
-# along it, and back: so the plane encloses what the outline does. Longitudes that differ by whole turns are the same.
+# On the plane of degrees an outline over the antimeridian jumps from one side to the other, and would enclose everything in
+# between. Here lines are continued beyond longitude 180 instead, and an outline around a pole is continued to the pole,
+# along it, and back: so the plane encloses the same area. Longitudes that differ by whole turns are the same.
 
 
 def is_wide(bounds: Bounds) -> bool:
-    """May a geometry in a box go over the antimeridian, around a pole or through it? Its steps are shorter than half a turn."""
+    """Return whether a geometry in a box may cross the antimeridian, or go around or through a pole. Its steps are shorter than
+    half a turn."""
     south, west, north, east = bounds
     return east - west >= HALF_TURN or west < -HALF_TURN or east > HALF_TURN or south <= -POLE or north >= POLE
 
 
 def unrolled(line: Sequence[Position]) -> Line:
-    """A line that is continued beyond longitude 180 instead of jumping to the other side.
+    """Continue a line beyond longitude 180, so that it does not jump to the other side.
 
-    At a pole, which is one point, longitudes are taken as they are: outlines of Antarctica run along it from -180 to 180.
+    At a pole, which is one point, longitudes stay unchanged: outlines of Antarctica run along it from -180 to 180.
     """
     continued, shift = list(line[:1]), 0.0
     for (x0, y0), (x, y) in zip(line, line[1:]):
@@ -358,9 +359,9 @@ def unrolled(line: Sequence[Position]) -> Line:
 
 
 def unrolled_outline(ring: Ring, is_north: bool | None = None) -> Ring:
-    """The outline of what a ring encloses, unrolled.
+    """Return the unrolled outline of the area that a ring encloses.
 
-    is_north: the pole that is enclosed by a ring around both; None for that of the smaller part of the globe.
+    is_north: the pole to enclose with a ring around both; None for the pole in the smaller part of the globe.
     """
     outline = unrolled(ring)
     (x0, y0), (x1, _) = outline[0], outline[-1]
@@ -370,23 +371,23 @@ def unrolled_outline(ring: Ring, is_north: bool | None = None) -> Ring:
                            for (west, left), (east, right) in zip(outline, outline[1:])) * (x1 - x0) >= 0
         pole = POLE if is_north else -POLE
         return [*outline, (x1, pole), (x0, pole), (x0, y0)]
-    # From -180 to 180 at one latitude is no way on the globe. Where nothing else is left of an outline, it goes around the globe.
+    # -180 and 180 at one latitude are one place on the globe. An outline that collapses to a meridian goes around the globe.
     is_meridian = max(outline)[0] - min(outline)[0] < _NARROW < HALF_TURN < max(ring)[0] - min(ring)[0]
     return ring if is_meridian else outline
 
 
 def rectangle(west: float, south: float, east: float, north: float) -> Ring:
-    """The outline between two meridians and two parallels."""
+    """Return the outline between two meridians and two parallels."""
     return [(west, south), (east, south), (east, north), (west, north), (west, south)]
 
 
 def circle_rings(latitude: float, longitude: float, metres: float, vertices: int, step: float) -> list[Ring]:
-    """The rings that enclose a circle on the plane, as class Area takes them: see circle(). step: as in densify()."""
+    """Return the rings that enclose a circle on the plane, as for class Area: see circle(). step: see densify()."""
     if metres >= pi * MEAN_RADIUS_M:
         return [rectangle(-HALF_TURN, -POLE, HALF_TURN, POLE)]
     outline = unrolled_outline(densify(circle(latitude, longitude, metres, vertices), step), latitude >= 0)
     is_centre_in = any(is_enclosed(edges_of(outline), (longitude + turn, latitude)) for turn in (-TURN, 0.0, TURN))
     if metres <= pi / 2 * MEAN_RADIUS_M or is_centre_in:
         return [outline]
-    middle = (max(outline)[0] + min(outline)[0]) / 2  # both poles are in the circle: it is all but what its outline encloses
+    middle = (max(outline)[0] + min(outline)[0]) / 2  # both poles are in the circle: it is the globe without its outline
     return [rectangle(middle - HALF_TURN, -POLE, middle + HALF_TURN, POLE), outline]

@@ -1,6 +1,6 @@
-"""Names of attributes: dotted paths, patterns, and the rules that settings make of them.
+"""Names of attributes: dotted paths, patterns, and the rules that settings define with them.
 
-`a.b` lies beneath `a`. Patterns are `x*`, `*x`, `*x*` and `*`.
+`a.b` is beneath `a`. Patterns are `x*`, `*x`, `*x*` and `*`.
 """
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 WILDCARD = "*"
-# Names of attributes for which a decision is remembered. There is a limit because requests may ask for any name.
+# Decisions are cached for up to _KNOWN_NAMES attributes; the cache is limited because requests may contain any name.
 _KNOWN_NAMES = 4096
-# Never searchable, and nothing beneath them either.
+# Never searchable, including the attributes beneath them.
 RESERVED = ("_vectors", "_geo", "_geojson")
 
 
 def is_beneath(name: str, parent: str) -> bool:
-    """True when an attribute is `parent` or a member of it at any depth."""
+    """Return whether an attribute is `parent` or a member of it at any depth."""
     return name == parent or (name.startswith(parent) and name[len(parent)] == ".")
 
 
 def with_parents(name: str) -> Iterator[str]:
-    """The attribute, and all those that it lies beneath: `a.b.c`, `a.b`, `a`."""
+    """Yield the attribute and all its parents: `a.b.c`, `a.b`, `a`."""
     yield name
     while (end := name.rfind(".")) >= 0:
         name = name[:end]
@@ -30,7 +30,7 @@ def with_parents(name: str) -> Iterator[str]:
 
 
 def _places(names: Iterable[tuple[int, str]]) -> dict[str, int]:
-    """Name -> its first place. A list is looked up in this way, because it may be as long as there are attributes."""
+    """Return name -> its first place: a fast look-up, because a list may be as long as there are attributes."""
     places: dict[str, int] = {}
     for place, name in names:
         places.setdefault(name, place)
@@ -38,17 +38,17 @@ def _places(names: Iterable[tuple[int, str]]) -> dict[str, int]:
 
 
 def _first_place(places: Mapping[str, int], name: str) -> int | None:
-    """The place of the first of the names that an attribute has or lies beneath."""
+    """Return the first place of the attribute or one of its parents."""
     return min((places[each] for each in with_parents(name) if each in places), default=None)
 
 
 def is_related(left: str, right: str) -> bool:
-    """True when one of two attributes is the other one or lies beneath it."""
+    """Return whether two attributes are equal, or one is beneath the other."""
     return is_beneath(left, right) or is_beneath(right, left)
 
 
 def matches(name: str, pattern: str) -> bool:
-    """True when an attribute matches a pattern; without wildcard, when it has this name."""
+    """Return whether an attribute matches a pattern; without wildcard, whether it has this name."""
     if pattern == WILDCARD:
         return True
     starts, ends = pattern.startswith(WILDCARD), pattern.endswith(WILDCARD)
@@ -61,30 +61,30 @@ def matches(name: str, pattern: str) -> bool:
 
 
 def pattern_test(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """A function: attribute -> does it match any of the patterns? For many patterns and attributes."""
+    """Return a function: attribute -> whether it matches any of the patterns. For many patterns and attributes."""
     names = frozenset(patterns)
     wild = [pattern for pattern in names if WILDCARD in pattern]
     return lambda name: name in names or any(matches(name, pattern) for pattern in wild)
 
 
 def is_reserved(name: str) -> bool:
-    """True for attributes that are never searchable."""
+    """Return whether an attribute is never searchable."""
     return name.startswith("_") and any(is_beneath(name, parent) for parent in RESERVED)
 
 
 def is_everything(entries: Iterable[str] | None) -> bool:
-    """True when a list of attributes means all of them: it is None or contains `*`."""
+    """Return whether a list of attributes means all of them: it is None or contains `*`."""
     return entries is None or WILDCARD in entries
 
 
 def attribute_list(names: Sequence[str], displayed: Sequence[str] | None) -> str:
-    """Names as messages list them: sorted, with one placeholder at the end for those that are not displayed."""
+    """Return names as messages list them: sorted, with one placeholder at the end for names that are not displayed."""
     shown = [name for name in names if is_everything(displayed) or name in (displayed or ())]
     return ", ".join(sorted(shown)) + (", <..hidden-attributes>" if len(shown) < len(names) else "")
 
 
 def locales_test(rules: Sequence[Mapping[str, Any]] | None) -> Callable[[str], Sequence[str] | None]:
-    """A function: attribute -> the locales of the first rule of `localizedAttributes` that matches it, or None."""
+    """Return a function: attribute -> the locales of the first rule of `localizedAttributes` that matches it, or None."""
     return lru_cache(_KNOWN_NAMES)(partial(_locales, tuple(rules))) if rules else lambda name: None
 
 
@@ -120,7 +120,7 @@ class Searchable:
         return self.weight(field) is not None
 
     def names(self, entry: str) -> bool:
-        """True when this name is literally an entry of the list."""
+        """Return whether this name is literally an entry of the list."""
         return entry in self._entries
 
 
@@ -137,7 +137,7 @@ _ALLOWS_FILTERS = attrgetter("is_filterable")
 
 
 class FilterableRule(NamedTuple):
-    """What one rule of `filterableAttributes` allows. number: its place in the setting, from 0."""
+    """The permissions of one rule of `filterableAttributes`. number: its place in the setting, from 0."""
 
     number: int
     facet_search: bool = True
@@ -146,19 +146,19 @@ class FilterableRule(NamedTuple):
 
     @property
     def is_filterable(self) -> bool:
-        """True when it allows any operator, and so the facet distribution."""
+        """Whether it allows any operator, and so the facet distribution."""
         return self.equality or self.comparison
 
     @property
     def needs_values(self) -> bool:
-        """True when it allows anything for which the index must store values."""
+        """Whether it allows anything for which the index must store values."""
         return self.is_filterable or self.facet_search
 
 
 class Filterable:
     """The setting `filterableAttributes`: `field in filterable` when filters may use it. listed: the resolved setting.
 
-    rule: attribute -> the rule that decides on it, None when none matches.
+    rule: attribute -> the rule that decides on it, None when no rule matches.
     """
 
     def __init__(self, listed: Sequence[str | Mapping[str, Any]]) -> None:
@@ -172,11 +172,11 @@ class Filterable:
         return rule is not None and rule.is_filterable
 
     def names(self, name: str) -> bool:
-        """True when this is literally one of the plain names; `_geo` is filterable in no other way."""
+        """Return whether this is literally one of the plain names, the only way to make `_geo` filterable."""
         return name in self.listed
 
     def patterns(self, is_wanted: Callable[[FilterableRule], bool] = _ALLOWS_FILTERS) -> list[str]:
-        """The distinct names and patterns of the wanted rules, by default those that allow filters, in byte order."""
+        """Return the distinct names and patterns of the wanted rules, by default those with filters, in byte order."""
         return sorted({pattern for number, entry in enumerate(self.listed) if is_wanted(rule_of(number, entry))
                        for pattern in patterns_of(entry)})
 
@@ -192,9 +192,9 @@ def _first_rule(plain: Mapping[str, int], others: Sequence[tuple[int, Mapping[st
 
 
 def is_matched(name: str, entry: str | Mapping[str, Any]) -> bool:
-    """True when an entry of the setting applies to an attribute.
+    """Return whether an entry of the setting applies to an attribute.
 
-    A plain name, also a plain `*`, applies to what lies beneath it too; a pattern does not.
+    A plain name, also a plain `*`, applies to the attributes beneath it too; a pattern does not.
     """
     if isinstance(entry, str):
         return is_beneath(name, entry)
@@ -202,12 +202,12 @@ def is_matched(name: str, entry: str | Mapping[str, Any]) -> bool:
 
 
 def patterns_of(entry: str | Mapping[str, Any]) -> Sequence[str]:
-    """The names or patterns of an entry of `filterableAttributes`."""
+    """Return the names or patterns of an entry of `filterableAttributes`."""
     return [entry] if isinstance(entry, str) else entry["attributePatterns"]
 
 
 def rule_of(number: int, entry: str | Mapping[str, Any]) -> FilterableRule:
-    """What an entry of `filterableAttributes` allows; a plain name allows everything."""
+    """Return the permissions of an entry of `filterableAttributes`; a plain name allows everything."""
     if isinstance(entry, str):
         return FilterableRule(number)
     features = entry.get("features") or {}

@@ -1,4 +1,4 @@
-"""The member `_vectors` of documents: which vectors a user gives for which embedders, and what is wrong with them.
+"""The member `_vectors` of documents: the vectors that a user gives for each embedder, and the errors in them.
 
 Source: docs/vectors.md#vectors-in-documents.
 """
@@ -19,7 +19,7 @@ MOST_VECTORS = 256  # of a document and an embedder
 _REGENERATE, _EMBEDDINGS = "regenerate", "embeddings"
 _NUMBERS = frozenset((int, float))
 _KINDS: Mapping[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
-# How serde_json names the types of values.
+# The names of types in messages of serde_json.
 _UNEXPECTED = {list: "sequence", dict: "map", type(None): "null"}
 
 _NOT_AN_OBJECT = ("The `_vectors` field in the document with id: `{id}` is not an object. Was expecting an object with a key for "
@@ -37,9 +37,9 @@ _WRONG_KIND = ("Expected `{path}` to be an array of floats, an array of arrays o
 
 
 class GivenVectors(NamedTuple):
-    """What a document says about one embedder.
+    """The vectors that a document gives for one embedder.
 
-    vectors: None when it gives none, [] when it shall have none. is_made: did the embedder make them, before a dump?
+    vectors: None if it gives no vectors, [] if it must not have any. is_made: the embedder made them, before a dump.
     """
 
     vectors: list[array[float]] | None
@@ -47,20 +47,20 @@ class GivenVectors(NamedTuple):
     is_made: bool = False
 
     def after(self, earlier: GivenVectors | None) -> GivenVectors:
-        """The same, when an earlier change said something that is not written yet: vectors that are to stay are its vectors."""
+        """Apply this change after an earlier one that is not written yet: vectors to keep come from `earlier`."""
         is_to_stay = self.vectors is None and not self.regenerate
         return earlier._replace(regenerate=False) if earlier and is_to_stay else self
 
     def has_length(self, dimensions: int) -> bool:
-        """Have all vectors this length?"""
+        """Return whether all vectors have this length."""
         return all(len(vector) == dimensions for vector in self.vectors or ())
 
 
 def split_vectors(document_id: str, value: Any, embedders: Mapping[str, int], may_be_outdated: bool = False
                   ) -> tuple[dict[str, GivenVectors], dict[str, Any]]:
-    """The vectors for configured embedders in a value of `_vectors`, and what it has under other names.
+    """Return the vectors for configured embedders in a value of `_vectors`, and its members with other names.
 
-    embedders: name -> length of its vectors. may_be_outdated: as of checked_vectors().
+    embedders: name -> length of its vectors. may_be_outdated: see checked_vectors().
     Raises invalid_vectors_type, invalid_vector_dimensions, too_many_vectors.
     """
     if value is None:
@@ -78,9 +78,9 @@ def split_vectors(document_id: str, value: Any, embedders: Mapping[str, int], ma
 
 
 def checked_vectors(document_id: str, embedder: str, entry: Any, dimensions: int, may_be_outdated: bool = False) -> GivenVectors:
-    """The vectors that a document gives for one embedder.
+    """Return the vectors that a document gives for one embedder.
 
-    may_be_outdated: may all of them have the same other length, that of the embedder when they came?
+    may_be_outdated: all of them may have another common length, which the embedder had when they were given.
     Raises invalid_vectors_type, invalid_vector_dimensions, too_many_vectors.
     """
     try:
@@ -100,7 +100,7 @@ def checked_vectors(document_id: str, embedder: str, entry: Any, dimensions: int
 
 
 def read_vectors(entry: Any, path: str) -> GivenVectors:
-    """An entry of `_vectors`, of whatever length its vectors are. Raises ValueError, with the sentence of the message."""
+    """Read an entry of `_vectors`, with vectors of any length. Raises ValueError, with the sentence of the message."""
     if entry is None:
         return GivenVectors([], False)
     if isinstance(entry, list):
@@ -117,13 +117,13 @@ def read_vectors(entry: Any, path: str) -> GivenVectors:
         raise ValueError(_NO_REGENERATE.format(path=path))
     regenerate, embeddings = entry[_REGENERATE], entry.get(_EMBEDDINGS)
     if embeddings is None:
-        # null asks for none, but of vectors that are made it cannot be told from no answer.
+        # null removes the vectors; with `regenerate` it is ignored.
         return GivenVectors([] if _EMBEDDINGS in entry and not regenerate else None, regenerate)
     return GivenVectors(_vectors(embeddings, f"{path}.embeddings"), regenerate)
 
 
 def _vectors(value: Any, path: str) -> list[array[float]]:
-    """One vector, or a list of them."""
+    """Return one vector, or a list of vectors, as a list."""
     if not isinstance(value, list):
         raise _wrong_type(path, (NULL, ARRAY), value)
     if not value:
@@ -152,7 +152,7 @@ def _wrong_type(path: str, kinds: Iterable[str], value: Any) -> ValueError:
 
 
 def _not_a_boolean(entry: Mapping[str, Any]) -> str:
-    """The words of serde_json for a `regenerate` of another type; the column is the end of the value in compact JSON."""
+    """Return serde_json's sentence for a `regenerate` of another type; the column is the end of the value in compact JSON."""
     value = entry[_REGENERATE]
     fields = list(entry)
     before = {field: entry[field] for field in fields[:fields.index(_REGENERATE)]}
@@ -166,5 +166,5 @@ def _not_a_boolean(entry: Mapping[str, Any]) -> str:
 
 
 def shown_entry(vectors: Iterable[Sequence[float]], regenerate: bool) -> dict[str, Any]:
-    """An entry of `_vectors` as answers show it."""
+    """Return an entry of `_vectors` as answers show it."""
     return {_EMBEDDINGS: [list(vector) for vector in vectors], _REGENERATE: regenerate}

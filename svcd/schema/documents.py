@@ -28,7 +28,7 @@ _ADVICE = "Please specify the primary key manually using the `primaryKey` query 
 
 
 def searchable_values(document: Mapping[str, Value], is_searchable: Callable[[str], bool]) -> dict[str, list[Value]]:
-    """attribute -> its values, in the order in which their terms stand."""
+    """Return attribute -> its values, in the order of their terms."""
     values: dict[str, list[Value]] = {}
     for name, value in walk(document):
         if name in values:
@@ -44,7 +44,7 @@ def terms_by_attribute(
     is_searchable: Callable[[str], bool],
     locales_of: Callable[[str], Sequence[str] | None],
 ) -> dict[str, TermsByPosition]:
-    """attribute -> its terms by position, "" for a gap. Attributes without any term are left out.
+    """Return attribute -> its terms by position, "" for a gap. Attributes without terms are left out.
 
     is_searchable: attribute -> bool; locales_of: attribute -> the allowed languages of its texts.
     """
@@ -57,7 +57,7 @@ def terms_by_attribute(
 
 
 def terms_of_values(several: Sequence[Value], builder: TermPositionBuilder, locales: Sequence[str] | None) -> TermsByPosition:
-    """The terms of one attribute by position, "" for a gap. several: its values; locales: the allowed languages of its texts."""
+    """Return the terms of one attribute by position, "" for a gap. several: its values; locales: the languages of its texts."""
     terms = builder.of_all(several, locales) if len(several) > 1 else None
     if terms is None:
         terms = _terms_of_value(several[0], builder.of, locales)
@@ -65,15 +65,16 @@ def terms_of_values(several: Sequence[Value], builder: TermPositionBuilder, loca
             terms = _append_values(terms, several[1:], builder.of, locales)
     if len(terms) > LAST_POSITION:
         del terms[LAST_POSITION + 1 :]
-        _trim(terms)
+        while terms and not terms[-1]:
+            terms.pop()
     return terms
 
 
 def walk(document: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
-    """(attribute, value) of each value that takes positions in its attribute, in the order of the document.
+    """Yield (attribute, value) of each value that takes positions in its attribute, in the order of the document.
 
-    A member of a nested object is reported whatever its type, before its own members or elements; an element of an array only if
-    it is a scalar; an empty array or object once more under its own name. `_vectors`, `_geo` and `_geojson` are skipped.
+    A member of a nested object is reported with any type, before its own members or elements; an element of an array only if
+    it is a scalar; an empty array or object again under its own name. `_vectors`, `_geo` and `_geojson` are skipped.
     """
     for name, value in document.items():
         if name in RESERVED:
@@ -85,7 +86,7 @@ def walk(document: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
 
 
 def attribute_names(document: Mapping[str, Value]) -> Iterator[str]:
-    """The attributes of a document in the order in which fields get numbers: its members, then nested ones; may repeat."""
+    """Yield the attributes of a document in the order in which fields get numbers: its members, then nested ones; may repeat."""
     yield from document
     for name, _ in walk(document):
         if name not in document:
@@ -93,7 +94,7 @@ def attribute_names(document: Mapping[str, Value]) -> Iterator[str]:
 
 
 class Selection:
-    """Attributes (dotted names) to select from documents; made once for many documents."""
+    """Attributes (dotted names) to select from documents; one object serves many documents."""
 
     def __init__(self, attributes: Iterable[str]) -> None:
         self._names = frozenset(attributes)
@@ -104,7 +105,7 @@ class Selection:
         return name in self._names
 
     def beneath(self, name: str) -> Selection | None:
-        """The selected attributes beneath a member, relative to it; None when there are none."""
+        """Return the selected attributes beneath a member, relative to it; None if it has no selected attributes."""
         if name not in self._beneath:
             start = bisect_left(self._ordered, f"{name}.")
             end = bisect_left(self._ordered, f"{name}/", start)  # "/" is the character after "."
@@ -114,7 +115,7 @@ class Selection:
 
 
 def select(document: Mapping[str, Value], attributes: Iterable[str] | Selection) -> dict[str, Value]:
-    """The selected parts of a document, in its order; objects and arrays without any are left out."""
+    """Return the selected parts of a document, in its order; objects and arrays without selected parts are left out."""
     chosen: dict[str, Value] = {}
     selection = attributes if isinstance(attributes, Selection) else Selection(attributes)
     for name, value in document.items():
@@ -130,10 +131,10 @@ def select(document: Mapping[str, Value], attributes: Iterable[str] | Selection)
 
 
 def shown_parts(document: Mapping[str, Value], selection: Selection) -> dict[str, Value]:
-    """The selected parts of a document as a hit shows them, in its order.
+    """Return the selected parts of a document as a hit shows them, in its order.
 
-    Unlike select(), which is for routes of documents and for `_formatted`, it only looks at names (quirk): a scalar stays
-    although it cannot have the selected members, and so does an element of an array that has none of them.
+    Unlike select(), which serves the documents routes and `_formatted`, it only checks names (quirk): a scalar stays
+    although it cannot have the selected members, and so does an element of an array without selected members.
     """
     chosen: dict[str, Value] = {}
     for name, value in document.items():
@@ -145,10 +146,10 @@ def shown_parts(document: Mapping[str, Value], selection: Selection) -> dict[str
 
 
 def text_of(value: Value) -> str | None:
-    """The text as which a scalar is indexed and searched; None for null, arrays and objects."""
+    """Return the text as which a scalar is indexed and searched; None for null, arrays and objects."""
     if isinstance(value, str):
         return value
-    if isinstance(value, (int, float)):  # true and false among them
+    if isinstance(value, (int, float)):  # including true and false
         return dumps(value)
     return None
 
@@ -178,7 +179,7 @@ def _terms_of_value(value: Value, terms_of: Callable[..., TermsByPosition], loca
 
 def _append_values(terms: TermsByPosition, values: Sequence[Value], terms_of: Callable[..., TermsByPosition],
                    locales: Sequence[str] | None) -> TermsByPosition:
-    """Append the terms of further values: each starts 8 after the last term, or after the start, of the value before."""
+    """Append the terms of further values: each starts 8 after the last term, or after the start, of the previous value."""
     start = max(len(terms) - 1, 0) + FAR
     for value in values:
         if start > LAST_POSITION:
@@ -193,7 +194,7 @@ def _append_values(terms: TermsByPosition, values: Sequence[Value], terms_of: Ca
 
 
 def _select_elements(elements: Sequence[Value], attributes: Selection) -> list[Value]:
-    """The selected parts of the objects in an array; scalars are left out."""
+    """Return the selected parts of the objects in an array; scalars are left out."""
     chosen: list[Value] = []
     for element in elements:
         if isinstance(element, list):
@@ -211,16 +212,13 @@ def _shown_value(value: Value, selection: Selection) -> Value:
     return value
 
 
-def _trim(terms: TermsByPosition) -> None:
-    while terms and not terms[-1]:
-        terms.pop()
 
 
 # Primary keys and identifiers
 
 
 def infer_primary_key(document: Mapping[str, Any]) -> str:
-    """The only top-level field of a document whose name ends with `id` in any letter case.
+    """Return the only top-level field of a document whose name ends with `id` in any letter case.
 
     Raises index_primary_key_no_candidate_found, index_primary_key_multiple_candidates_found.
     """
@@ -236,7 +234,7 @@ def infer_primary_key(document: Mapping[str, Any]) -> str:
 
 
 def document_identifier(document: Mapping[str, Any], primary_key: str) -> str:
-    """The identifier of a document, as text. Raises missing_document_id, invalid_document_id."""
+    """Return the identifier of a document, as text. Raises missing_document_id, invalid_document_id."""
     value = document.get(primary_key) if "." not in primary_key else None
     if type(value) is int or type(value) is str and _IDENTIFIER.fullmatch(value):
         return str(value)
@@ -251,7 +249,7 @@ def document_identifier(document: Mapping[str, Any], primary_key: str) -> str:
 
 
 def _values(document: Mapping[str, Any], path: str) -> Iterator[Any]:
-    """The values at a dotted path; each dot may separate two levels or belong to a name."""
+    """Yield the values at a dotted path; each dot may separate two levels or belong to a name."""
     if path in document:
         yield document[path]
     for dot in (place for place, character in enumerate(path) if character == "."):
@@ -261,12 +259,12 @@ def _values(document: Mapping[str, Any], path: str) -> Iterator[Any]:
 
 
 def identifier(value: Any) -> str | None:
-    """The identifier that a JSON value is; None when it is not a valid one."""
+    """Return a JSON value as an identifier; None when it is not a valid one."""
     return str(value) if type(value) is int or isinstance(value, str) and _IDENTIFIER.fullmatch(value) else None
 
 
 def checked_identifier(value: Any) -> str:
-    """The identifier that a JSON value is. Raises invalid_document_id."""
+    """Return a JSON value as an identifier. Raises invalid_document_id."""
     found = identifier(value)
     if found is not None:
         return found

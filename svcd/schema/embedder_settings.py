@@ -1,6 +1,6 @@
-"""The setting `embedders`: members of each source, checks, defaults, and how a change is merged with the stored value.
+"""The setting `embedders`: members of each source, checks, defaults, and the merge of a change with the stored value.
 
-Checks are those that need no call to the service: names of models are not checked, except those of OpenAI and of local files.
+The checks need no call to the service: names of models are not checked, except names of OpenAI and of local files.
 """
 from __future__ import annotations
 
@@ -13,19 +13,8 @@ from svcd.base.errors import ApiError
 from svcd.schema.exchange_templates import TemplateMismatch, request_template, response_template
 from svcd.schema.template_check import fault_of_template
 from svcd.templates import JsonTemplate, TemplateError
-from svcd.validation import (
-    Field,
-    anything,
-    boolean,
-    map_of,
-    nullable,
-    number,
-    object_of,
-    one_of,
-    parsed,
-    positive_integer,
-    string,
-)
+from svcd.validation import (Field, anything, boolean, map_of, nullable, number, object_of, one_of, parsed, positive_integer,
+                             string)
 from svcd.validation.messages import name_list
 from svcd.validation.urls import parse_url, redacted_secret, redacted_url
 
@@ -33,7 +22,7 @@ Embedder = dict[str, Any]
 
 CODE = "invalid_settings_embedders"
 EMBEDDING_CODE = "vector_embedding_error"
-# Messages about fragments and templates of requests begin so.
+# Messages about fragments and templates of requests begin with this text.
 USELESS = "Error while generating embeddings: user error: "
 MAX_EMBEDDERS = 256
 DEFAULT_SOURCE = "openAi"
@@ -78,16 +67,16 @@ SOURCES: dict[str, Source] = {
         {**_DEFAULT_TEXT, "headers": {}}),
     "composite": Source(_NESTED, _ALWAYS, {}),
 }
-# Sources that other engines do not have: accepted, but not listed in messages that clients know word for word.
+# Sources that other engines do not have: accepted, but not listed in messages whose exact text clients know.
 OWN_SOURCES: dict[str, Source] = {
     "staticFile": Source(("model",), (*_TEXT, *_ALWAYS), _DEFAULT_TEXT),
 }
 ALL_SOURCES = SOURCES | OWN_SOURCES
-# The name of a file or folder in the folder of local models: it cannot lead out of it.
+# The name of a file or folder in the folder of local models: a name cannot lead out of that folder.
 _LOCAL_MODEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _DEFAULT_REVISION = "617ca489d9e86b49b8167676d8220688b99db36e"  # of the default model of huggingFace
 
-# Models of OpenAI: (dimensions, are fewer possible?).
+# Models of OpenAI: (dimensions, whether fewer dimensions are possible).
 OPEN_AI_MODELS = {
     "text-embedding-ada-002": (1536, False),
     "text-embedding-3-small": (1536, True),
@@ -97,7 +86,7 @@ OPEN_AI_MODELS = {
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an embedder is defined: at the top, or in a composite one for one of its two roles."""
+    """The place where an embedder is defined: at the top, or in a composite embedder in one of its two roles."""
 
     role: str = ""
     note: str = ""
@@ -115,7 +104,7 @@ _PLACES = (
 
 
 def sorted_members(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The same object with its members in the order of their names."""
+    """Return the object with its members in the order of their names."""
     return dict(sorted(value.items()))
 
 
@@ -159,12 +148,12 @@ _NESTED_CHECK = object_of(_fields({name: check for name, check in _CHECKS.items(
 EMBEDDER_FIELDS = _fields(_CHECKS | dict.fromkeys(_NESTED, _NESTED_CHECK) | {"distribution": _DISTRIBUTION})
 embedders = parsed(map_of(nullable(object_of(EMBEDDER_FIELDS))), sorted_members)
 
-# The note about a rejected member lists members in an order of its own.
+# The note about a rejected member lists members in its own order.
 _NOTE_ORDER = tuple(member for member in EMBEDDER_FIELDS if member != "binaryQuantized") + ("binaryQuantized",)
 
 
 def features_used(change: Mapping[str, Embedder | None]) -> Iterator[tuple[str, str]]:
-    """(feature, action for the message) for each experimental feature that a change needs, in the order of checks."""
+    """Yield (feature, action for the message) for each experimental feature that a change needs, in the order of checks."""
     for embedder in filter(None, change.values()):
         nested = [embedder[role] for role in _NESTED if embedder.get(role)]
         for member in _FRAGMENTS:
@@ -178,7 +167,7 @@ def features_used(change: Mapping[str, Embedder | None]) -> Iterator[tuple[str, 
 
 
 def check_embedders(change: Mapping[str, Embedder | None]) -> None:
-    """Check a change as far as that is possible without the stored value. Raises invalid_settings_embedders."""
+    """Check a change as far as possible without the stored value. Raises invalid_settings_embedders."""
     for name, embedder in change.items():
         if embedder is not None:
             _check_embedder(name, embedder, _TOP)
@@ -187,7 +176,7 @@ def check_embedders(change: Mapping[str, Embedder | None]) -> None:
 def merge_embedders(
     stored: Mapping[str, Embedder], change: Mapping[str, Embedder | None]
 ) -> dict[str, Embedder]:
-    """The stored value after a change: absent members are kept, null removes a member or an embedder.
+    """Return the stored value after a change: absent members are kept, null removes a member or an embedder.
 
     Raises invalid_settings_embedders when the result is not a valid embedder.
     """
@@ -217,7 +206,7 @@ def _merged_embedder(name: str, stored: Embedder, change: Embedder) -> Embedder:
 
 
 def _kept_members(stored: Embedder, change: Embedder) -> Embedder:
-    """The stored members that a change keeps: with another source only those that this source has."""
+    """Return the stored members that a change keeps: with another source only the members of that source."""
     before = stored.get("source", DEFAULT_SOURCE)
     source = change.get("source", before) or DEFAULT_SOURCE
     if source == before:
@@ -243,60 +232,88 @@ def _refusal(path: str, reason: str) -> ApiError:
 
 
 def _check_embedder(name: str, embedder: Embedder, place: _Place, is_whole: bool = False) -> None:
-    """Check one embedder. is_whole: it is the result of a change, not a change, of which any member may be left out."""
+    """Check one embedder. is_whole: it is the result of a change, not a change, which may omit any member."""
     for member in ("dimensions", "documentTemplateMaxBytes"):
         if embedder.get(member) == 0:
             raise _refusal(f"{place.path(name)}.{member}", f"`{member}` cannot be zero")
-    _check_document_template(embedder.get("documentTemplate"), name)
-    _check_url(name, embedder.get("url"), place)
+    template, url = embedder.get("documentTemplate"), embedder.get("url")
+    fault = fault_of_template(template) if template else None
+    if fault is not None:  # the message names the outer embedder, even for the template of a nested one
+        raise _refusal(f".embedders.{name}.documentTemplate", f"Invalid template: {fault}.")
+    if url is not None:
+        try:
+            parse_url(url)
+        except ValueError as error:
+            raise _refusal(f"{place.path(name)}.url", f"could not parse `{url}`: {error}") from None
     if place is _TOP:
         _check_exchange(embedder, is_whole)
     source = embedder.get("source")
     if source is None:
         return
-    _check_members(name, embedder, source, place)
+    for member in EMBEDDER_FIELDS:
+        if embedder.get(member) is not None and not _is_available(member, source, place):
+            raise _refusal(place.path(name), _unavailable(member, source, place))
+    for member in ALL_SOURCES[source].mandatory:
+        if embedder.get(member) is None:
+            note = f"(note: this field is mandatory for source `{source}`)"
+            raise _refusal(place.path(name), f"Missing field `{member}` {note}")
     if source == "openAi":
         _check_open_ai(name, embedder, place)
     if source == "staticFile" and not _LOCAL_MODEL.fullmatch(embedder["model"]):
         raise _refusal(f"{place.path(name)}.model", f"`{embedder['model']}` is not the name of a file: it may have "
                                                     "letters, digits, `_`, `-` and `.`, and does not begin with `.` or `-`")
     for nested in _PLACES if source == "composite" else ():
-        _check_nested(name, embedder[nested.role], nested)
+        own_source = embedder[nested.role].get("source")
+        if own_source is None:
+            note = "\n  - note: this field is mandatory for nested embedders"
+            raise _refusal(nested.path(name), f"Missing field `source`.{note}")
+        if own_source in ("composite", "userProvided"):
+            raise _refusal(f"{nested.path(name)}.source", f"Source `{own_source}` is not available in a nested embedder")
+        _check_embedder(name, embedder[nested.role], nested)
 
 
-def _check_document_template(template: str | None, name: str) -> None:
-    """The message names the embedder, also when the template is that of a nested one."""
-    fault = fault_of_template(template) if template else None
-    if fault is not None:
-        raise _refusal(f".embedders.{name}.documentTemplate", f"Invalid template: {fault}.")
+# Distributions of similarities, which make the scores of models comparable (docs/vectors.md#scores)
+
+# (source, model) -> mean and sigma of the similarities of related texts.
+_OF_MODELS = {
+    ("openAi", "text-embedding-ada-002"): (0.90, 0.08),
+    ("openAi", "text-embedding-3-large"): (0.70, 0.1),
+    ("openAi", "text-embedding-3-small"): (0.75, 0.1),
+    ("huggingFace", "BAAI/bge-base-en-v1.5"): (0.85, 0.1),
+}
+
+
+def distribution_of(embedder: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return (mean, sigma) of an embedder: from its settings, else of its model; None if both are unknown.
+
+    embedder: its settings with the defaults filled in.
+    """
+    given = embedder.get("distribution")
+    if given is not None:
+        return given["mean"], given["sigma"]
+    if embedder.get("source") == "composite":
+        return distribution_of(embedder.get("searchEmbedder") or {}) or distribution_of(embedder.get("indexingEmbedder") or {})
+    return _OF_MODELS.get((embedder.get("source", ""), embedder.get("model", "")))
 
 
 # Fragments, requests and responses
 
 
 def fragments(embedder: Mapping[str, Any], member: str) -> dict[str, Any]:
-    """The fragments of one kind: {name: JSON value with templates}, in byte order of the names."""
+    """Return the fragments of one kind: {name: JSON value with templates}, in byte order of the names."""
     given = embedder.get(member) or {}
     return {name: given[name]["value"] for name in sorted(given) if given[name] is not None}
 
 
 def indexing_part(embedder: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings by which documents are embedded: a part of a composite embedder, else all of them."""
+    """Return the settings for embedding documents: a part of a composite embedder, else all of them."""
     part: Mapping[str, Any] = embedder.get("indexingEmbedder") or embedder
     return part
 
 
 def indexing_fragments(embedder: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fragments by which documents are embedded, as they are set; {} without any."""
+    """Return the fragments for embedding documents, as set; {} without fragments."""
     return indexing_part(embedder).get("indexingFragments") or {}
-
-
-def _check_both_fragments(embedder: Mapping[str, Any]) -> None:
-    """Both kinds of fragments or none. Raises vector_embedding_error."""
-    indexing, searching = (fragments(embedder, member) for member in _FRAGMENTS)
-    if bool(indexing) != bool(searching):
-        raise _useless("inconsistent fragments: " + (_lonely(indexing, *_FRAGMENTS, " -") if indexing else
-                                                     _lonely(searching, *_FRAGMENTS[::-1], "  -")))
 
 
 def _lonely(given: Mapping[str, Any], member: str, other: str, dash: str) -> str:
@@ -306,7 +323,7 @@ def _lonely(given: Mapping[str, Any], member: str, other: str, dash: str) -> str
 
 
 def parse_fragments(embedder: Mapping[str, Any]) -> None:
-    """Parse all fragments. Raises vector_embedding_error for one that is no template."""
+    """Parse all fragments. Raises vector_embedding_error for a fragment that is not a template."""
     for member in _FRAGMENTS:
         for name, value in fragments(embedder, member).items():
             try:
@@ -316,11 +333,13 @@ def parse_fragments(embedder: Mapping[str, Any]) -> None:
 
 
 def _check_exchange(embedder: Embedder, is_whole: bool) -> None:
-    """Templates of requests, responses and fragments, as far as they are given. Raises vector_embedding_error."""
+    """Check the given templates of requests, responses and fragments. Raises vector_embedding_error."""
     indexing, searching = (fragments(embedder, member) for member in _FRAGMENTS)
-    has_fragments = bool(indexing or searching)
+    has_fragments: bool | None = bool(indexing or searching)
     if is_whole:
-        _check_both_fragments(embedder)
+        if bool(indexing) != bool(searching):  # an embedder has both kinds of fragments, or neither
+            raise _useless("inconsistent fragments: " + (_lonely(indexing, *_FRAGMENTS, " -") if indexing else
+                                                         _lonely(searching, *_FRAGMENTS[::-1], "  -")))
     elif has_fragments and embedder.get("documentTemplate") is not None:
         raise _useless(
             f"cannot pass both fragments and a document template.\n  - Note: {len(indexing)} fragments declared in "
@@ -328,14 +347,9 @@ def _check_exchange(embedder: Embedder, is_whole: bool) -> None:
             "declared fragments or remove the `documentTemplate`")
     if embedder.get("request") is None:
         return
-    # A change may leave out the fragments that are stored; a member that is null removes them.
-    may_have = not is_whole and not any(member in embedder and embedder[member] is None for member in _FRAGMENTS)
-    _check_templates(embedder, has_fragments or None if may_have else has_fragments)
-    parse_fragments(embedder)
-
-
-def _check_templates(embedder: Embedder, has_fragments: bool | None) -> None:
-    """Templates of requests and responses. has_fragments: None when not known. Raises vector_embedding_error."""
+    # A change may omit fragments that are stored; a null member removes them.
+    if not is_whole and not any(member in embedder and embedder[member] is None for member in _FRAGMENTS):
+        has_fragments = has_fragments or None  # None: unknown
     try:
         try:
             request = request_template(embedder["request"], has_fragments is not False)
@@ -347,6 +361,7 @@ def _check_templates(embedder: Embedder, has_fragments: bool | None) -> None:
             response_template(embedder["response"], request)
     except TemplateMismatch as mismatch:
         raise _useless(str(mismatch)) from None
+    parse_fragments(embedder)
 
 
 def _useless(reason: str) -> ApiError:
@@ -354,35 +369,6 @@ def _useless(reason: str) -> ApiError:
 
 
 # Members
-
-
-def _check_url(name: str, url: str | None, place: _Place) -> None:
-    if url is None:
-        return
-    try:
-        parse_url(url)
-    except ValueError as error:
-        raise _refusal(f"{place.path(name)}.url", f"could not parse `{url}`: {error}") from None
-
-
-def _check_nested(name: str, embedder: Embedder, place: _Place) -> None:
-    source = embedder.get("source")
-    if source is None:
-        note = "\n  - note: this field is mandatory for nested embedders"
-        raise _refusal(place.path(name), f"Missing field `source`.{note}")
-    if source in ("composite", "userProvided"):
-        raise _refusal(f"{place.path(name)}.source", f"Source `{source}` is not available in a nested embedder")
-    _check_embedder(name, embedder, place)
-
-
-def _check_members(name: str, embedder: Embedder, source: str, place: _Place) -> None:
-    for member in EMBEDDER_FIELDS:
-        if embedder.get(member) is not None and not _is_available(member, source, place):
-            raise _refusal(place.path(name), _unavailable(member, source, place))
-    for member in ALL_SOURCES[source].mandatory:
-        if embedder.get(member) is None:
-            note = f"(note: this field is mandatory for source `{source}`)"
-            raise _refusal(place.path(name), f"Missing field `{member}` {note}")
 
 
 def _is_available(member: str, source: str, place: _Place) -> bool:
@@ -403,7 +389,7 @@ def _unavailable(member: str, source: str, place: _Place) -> str:
 
 
 def _check_open_ai(name: str, embedder: Embedder, place: _Place) -> None:
-    """Check model and dimensions, whatever the address: services with other models are of the source `rest`."""
+    """Check model and dimensions, at any address: services with other models need the source `rest`."""
     model, dimensions = embedder.get("model"), embedder.get("dimensions")
     if model is not None and model not in OPEN_AI_MODELS:
         listed = ", ".join(f'"{known}"' for known in OPEN_AI_MODELS)
@@ -419,7 +405,7 @@ def _check_open_ai(name: str, embedder: Embedder, place: _Place) -> None:
 
 
 def resolve_embedders(stored: Mapping[str, Embedder]) -> dict[str, Embedder]:
-    """All embedders with the defaults of their source, members in the order of responses."""
+    """Return all embedders with the defaults of their source, members in the order of responses."""
     return {name: _resolved_embedder(embedder, _TOP) for name, embedder in sorted(stored.items())}
 
 
@@ -440,7 +426,7 @@ def _resolved_embedder(embedder: Embedder, place: _Place) -> Embedder:
 
 
 def redact_embedders(shown: Mapping[str, Embedder | None]) -> dict[str, Embedder | None]:
-    """The same embedders with masked secrets."""
+    """Return the embedders with masked secrets."""
     return {name: embedder and _redacted_embedder(embedder) for name, embedder in shown.items()}
 
 

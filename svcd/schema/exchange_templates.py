@@ -1,7 +1,7 @@
 """Templates of requests and responses of embedding services: JSON with a placeholder in it.
 
-A request has `{{text}}` or `{{fragment}}` where inputs go, a response `{{embedding}}` where vectors are. In an array, the
-string `{{..}}` in second place says that the first item is repeated, once per input; then the array has nothing else. See
+A request has `{{text}}` or `{{fragment}}` in place of inputs, a response `{{embedding}}` in place of vectors. In an array, the
+string `{{..}}` in second place means that the first item is repeated, once per input; the array then has no other items. See
 docs/embedders.md#rest.
 """
 from __future__ import annotations
@@ -18,7 +18,7 @@ TEXT, FRAGMENT, EMBEDDING, REPEAT = "{{text}}", "{{fragment}}", "{{embedding}}",
 
 Path = tuple[str | int, ...]  # keys of objects, places in arrays
 
-# Received values are shown up to so many characters.
+# Messages show up to _MOST_SHOWN characters of received values.
 _MOST_SHOWN = 1000
 _NOTE_OF_TEXT = ("\n  - Note: this template is using a document template, and so expects to contain the placeholder "
                  f'"{TEXT}" rather than "{FRAGMENT}"')
@@ -27,7 +27,7 @@ _NOTE_OF_FRAGMENT = ("\n  - Note: this template is using fragments, and so expec
 
 
 class TemplateMismatch(ValueError):
-    """A response that is not as its template says, or a template without use. str(): the sentence of the interface."""
+    """A response that does not fit its template, or a useless template. str(): the sentence of the interface."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ExchangeTemplate:
     """A parsed template.
 
     path: to the placeholder, or to the array whose first item is repeated. within: in that item, the path to the placeholder;
-    None when nothing is repeated.
+    None without repetition.
     """
 
     root: str
@@ -46,18 +46,21 @@ class ExchangeTemplate:
 
     @property
     def is_repeated(self) -> bool:
-        """True when it carries any number of values, else one."""
+        """Whether it carries any number of values, or else one."""
         return self.within is not None
 
     def inject(self, values: Sequence[Any]) -> Any:
-        """The request for these values; only the first one has a place when nothing is repeated."""
+        """Return the request for these values; without repetition only the first value is used."""
         if self.within is None:
             return _with(self.template, self.path, values[0])
-        first = _at(self.template, self.path)[0]
+        first = self.template
+        for part in self.path:
+            first = first[part]
+        first = first[0]
         return _with(self.template, self.path, [_with(first, self.within, value) for value in values])
 
     def extract(self, response: Any) -> list[list[float]]:
-        """The vectors in a response, in its order. Raises TemplateMismatch."""
+        """Return the vectors in a response, in its order. Raises TemplateMismatch."""
         if self.within is None:
             doing = f'extracting a single "{self.placeholder}"'
             return [self._numbers(self._found(response, self.path, doing), self.path, doing)]
@@ -101,9 +104,13 @@ class ExchangeTemplate:
             f"which is missing in response{hint}")
 
     def _numbers(self, value: Any, path: Path, doing: str) -> list[float]:
-        fault = _fault_of_numbers(value)
-        if fault is None:
-            return value  # type: ignore[no-any-return]  # it has no fault
+        if not isinstance(value, list):
+            fault = f"invalid type: {_kind(value)}, expected a sequence"
+        elif set(map(type, value)) <= {int, float}:
+            return value
+        else:
+            wrong = next(number for number in value if type(number) not in (int, float))
+            fault = f"invalid type: {_kind(wrong)}, expected f32"
         raise TemplateMismatch(f"in {_place(self.root, path)}, while {doing}, expected {_named(self.root, path)} to be "
                                f"an array of numbers, but failed to parse server response:\n  - {fault}")
 
@@ -112,7 +119,7 @@ class ExchangeTemplate:
 
 
 def request_template(template: Any, has_fragments: bool) -> ExchangeTemplate:
-    """The template of requests of one embedder. Raises TemplateMismatch."""
+    """Return the template of requests of one embedder. Raises TemplateMismatch."""
     try:
         return _parsed("request", template, FRAGMENT if has_fragments else TEXT)
     except TemplateMismatch as error:
@@ -120,7 +127,7 @@ def request_template(template: Any, has_fragments: bool) -> ExchangeTemplate:
 
 
 def response_template(template: Any, request: ExchangeTemplate) -> ExchangeTemplate:
-    """The template of responses to such requests. Raises TemplateMismatch."""
+    """Return the template of responses to these requests. Raises TemplateMismatch."""
     response = _parsed("response", template, EMBEDDING)
     if response.is_repeated and not request.is_repeated:
         raise TemplateMismatch(
@@ -146,9 +153,9 @@ def _parsed(root: str, template: Any, placeholder: str) -> ExchangeTemplate:
 
 
 class _Parser:
-    """Looks for the placeholder, and for the array with a repeated item, in a template.
+    """Finds the placeholder, and the array with a repeated item, in a template.
 
-    before: the path to the repeated item's array, when it reads a repeated item; messages begin paths with it.
+    before: the path to the array, while a repeated item is read; paths in messages begin with it.
     """
 
     def __init__(self, root: str, placeholder: str, before: Path | None = None) -> None:
@@ -206,14 +213,9 @@ class _Parser:
 # Values and words
 
 
-def _at(value: Any, path: Path) -> Any:
-    for part in path:
-        value = value[part]
-    return value
-
 
 def _with(value: Any, path: Path, replacement: Any) -> Any:
-    """A copy of a value in which the part at a path is another one."""
+    """Return a copy of a value with the part at a path replaced."""
     if not path:
         return replacement
     changed = copy.copy(value)
@@ -226,7 +228,7 @@ def _place(root: str, path: Path) -> str:
 
 
 def _named(root: str, path: Path) -> str:
-    """The last object on a path that has a name, and which item of it is meant."""
+    """Return the last named object on a path, and the number of its item on the path."""
     keys = [place for place, part in enumerate(path) if isinstance(part, str)]
     items = path[keys[-1] + 1:] if keys else path
     name = f"`{path[keys[-1]] if keys else root}`"
@@ -244,16 +246,6 @@ def _shown(value: Any) -> str:
         return f"an object with {len(value)} field(s)"
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
-
-
-def _fault_of_numbers(value: Any) -> str | None:
-    """What is wrong with a value that must be an array of numbers, in the words of the interface; None when nothing is."""
-    if not isinstance(value, list):
-        return f"invalid type: {_kind(value)}, expected a sequence"
-    if set(map(type, value)) <= {int, float}:
-        return None
-    wrong = next(number for number in value if type(number) not in (int, float))
-    return f"invalid type: {_kind(wrong)}, expected f32"
 
 
 def _kind(value: Any) -> str:

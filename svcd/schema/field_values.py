@@ -1,6 +1,6 @@
-"""The values of a document's attributes, as filters, facets and sorting see them (docs/filters-and-facets.md).
+"""The values of attributes of a document, for filters, facets and sorting (docs/filters-and-facets.md).
 
-Also: the normal form in which texts are compared, which attributes an index stores values of, and the check of `_geo`.
+Also: the normal form for comparing texts, the attributes whose values an index stores, and the check of `_geo`.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from svcd.schema.settings import custom_rule
 
 Value = float | str  # a number, or a text in normal form
 
-_STORED_BYTES = 468  # of a text; the rest is ignored when values are compared (quirk)
+_STORED_BYTES = 468  # of a text; comparisons of values ignore the rest (quirk)
 GEO = "_geo"
 COORDINATES = (f"{GEO}.lat", f"{GEO}.lng")  # virtual numeric attributes of documents with `_geo`
 _NEVER = ("_vectors", GEO, "_geojson")
@@ -29,7 +29,7 @@ WHITE_SPACE = f"{_ASCII_WHITE_SPACE}\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000
 
 
 def normal_form(text: str) -> str:
-    """The normal form in which texts are compared: trimmed, decomposed by character, in lower case."""
+    """Return the normal form for comparing texts: trimmed, decomposed by character, in lower case."""
     if text.isascii():
         return text.strip(_ASCII_WHITE_SPACE).lower()
     trimmed = text.strip(WHITE_SPACE)
@@ -38,7 +38,7 @@ def normal_form(text: str) -> str:
 
 
 def stored_form(text: str) -> str:
-    """The normal form, cut to the length that an index stores."""
+    """Return the normal form, cut to the length that an index stores."""
     normal = normal_form(text)
     if len(normal) * 4 <= _STORED_BYTES:
         return normal
@@ -49,9 +49,9 @@ def stored_form(text: str) -> str:
 class FieldValues:
     """The values of one attribute in one document.
 
-    values: value -> the text as the document spells it (the last one of several), None for numbers.
+    values: value -> the text as the document spells it (the last spelling of several), None for numbers.
     is_null, is_empty: True when a member with this name is null, or is "" or [] or {}.
-    has_both_zeros: True when the zero in `values` stands for both 0.0 and -0.0, which are two values.
+    has_both_zeros: True when the zero in `values` represents both 0.0 and -0.0, which are two values.
     """
 
     values: dict[Value, str | None] = field(default_factory=dict)
@@ -60,13 +60,13 @@ class FieldValues:
     has_both_zeros: bool = False
 
     def each(self) -> list[Value]:
-        """All values, with both zeros."""
+        """Return all values, with both zeros."""
         if not self.has_both_zeros:
             return list(self.values)
         return [*self.values, *(-value for value in self.values if value == 0.0)]
 
     def add(self, scalar: str | int | float | bool) -> None:
-        """Add a value of the document; an empty text is no value."""
+        """Add a value of the document; an empty text is not a value."""
         if isinstance(scalar, str):
             if scalar:  # a text of white space is a value, which becomes ""
                 self.values[stored_form(scalar)] = scalar
@@ -80,18 +80,19 @@ class FieldValues:
 
 
 def field_values(document: Mapping[str, Any], is_kept: Callable[[str], bool]) -> dict[str, FieldValues]:
-    """attribute -> its values in a document, for attributes with is_kept(attribute). `_geo` must have been validated."""
+    """Return attribute -> its values, for attributes with is_kept(attribute). `_geo` must have been validated."""
     found: dict[str, FieldValues] = {}
     for name, value in document.items():
         if name not in _NEVER:
             _member(name, value, is_kept, found)
-    if GEO in document:
-        _coordinates(document, is_kept, found)
+    if GEO in document and is_kept(GEO) and (point := validate_geo("", document)):
+        for name, angle in zip(COORDINATES, point):  # numbers, even if the document has texts
+            found[name] = FieldValues({angle: None})
     return found
 
 
 def values_of_member(value: Any) -> FieldValues:
-    """The values of an attribute that is one member of a document, a scalar or an array of scalars."""
+    """Return the values of an attribute that is one member of a document, a scalar or an array of scalars."""
     held = FieldValues()
     _collect(value, held)
     if isinstance(value, list):
@@ -102,9 +103,9 @@ def values_of_member(value: Any) -> FieldValues:
 
 
 def kept_fields(settings: IndexSettings) -> Callable[[str], bool]:
-    """A predicate: does the index store the values of an attribute?
+    """Return a predicate: attribute -> whether the index stores its values.
 
-    It does for filterable, facet-searchable, sortable and distinct attributes, and for those of ranking rules.
+    It stores values of filterable, facet-searchable, sortable and distinct attributes, and of attributes in ranking rules.
     """
     filterable, sortable = settings.filterable, set(settings.sortable_attributes)
     exact: set[str | None] = {custom[0] for rule in settings.ranking_rules if (custom := custom_rule(rule))}
@@ -133,7 +134,7 @@ def _member(name: str, value: Any, is_kept: Callable[[str], bool], found: dict[s
 
 
 def _collect(value: Any, held: FieldValues) -> None:
-    """Note a member itself, not what an object or array holds."""
+    """Record a member itself, without the contents of an object or array."""
     if value is None:
         held.is_null = True
     elif not isinstance(value, (dict, list)):
@@ -156,12 +157,6 @@ def _beneath(name: str, value: dict[str, Any] | list[Any], is_kept: Callable[[st
             (found.get(name) or found.setdefault(name, FieldValues())).add(element)
 
 
-def _coordinates(document: Mapping[str, Any], is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:
-    """Collect latitude and longitude as numbers, also when they are written as texts."""
-    if is_kept(GEO) and (point := validate_geo("", document)):
-        for name, degrees in zip(COORDINATES, point):
-            found[name] = FieldValues({degrees: None})
-
 
 # The check of `_geo`
 
@@ -169,7 +164,7 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", 
 
 
 def validate_geo(document_id: str, document: Mapping[str, Any]) -> tuple[float, float] | None:
-    """(latitude, longitude) of a document in degrees, None when it has none. Raises invalid_document_geo_field."""
+    """Return (latitude, longitude) of a document in degrees, None without `_geo`. Raises invalid_document_geo_field."""
     geo = document.get("_geo")
     if geo is None:
         return None
@@ -177,52 +172,41 @@ def validate_geo(document_id: str, document: Mapping[str, Any]) -> tuple[float, 
         expected = "Was expecting an object with the `_geo.lat` and `_geo.lng` fields"
         _fail(f"The `_geo` field in the document with the id: `{dumps(document_id)}` is not an object. "
               f"{expected} but instead got `{dumps(geo)}`.")
-    _check_members(document_id, geo)
+    where = f"in the document with the id: `{dumps(document_id)}`"
+    _check_members(geo, where)
     latitude, longitude = degrees(geo["lat"]), degrees(geo["lng"])
+    if latitude is None and longitude is None:
+        expected = f"Was expecting finite numbers but instead got `{dumps(geo['lat'])}` and `{dumps(geo['lng'])}`."
+        _fail(f"Could not parse latitude nor longitude {where}. {expected}")
     if latitude is None or longitude is None:
-        _fail_values(document_id, geo, latitude, longitude)
+        meaning, value = ("latitude", geo["lat"]) if latitude is None else ("longitude", geo["lng"])
+        _fail(f"Could not parse {meaning} {where}. Was expecting a finite number but instead got `{dumps(value)}`.")
     return latitude, longitude
 
 
-def _check_members(document_id: str, geo: Mapping[str, Any]) -> None:
-    where = f"in the document with the id: `{dumps(document_id)}`"
+def _check_members(geo: Mapping[str, Any], where: str) -> None:
     if "lat" not in geo and "lng" not in geo:
         _fail(f"Could not find latitude nor longitude {where}. Was expecting `_geo.lat` and `_geo.lng` fields.")
     for name, meaning in (("lat", "latitude"), ("lng", "longitude")):
         if name not in geo:
             _fail(f"Could not find {meaning} {where}. Was expecting a `_geo.{name}` field.")
-    others = _others(geo)
-    if others:
+    names = list(geo)
+    for name in ("lat", "lng"):  # quirk: the last member takes the place of each coordinate that is removed
+        names[names.index(name)] = names[-1]
+        names.pop()
+    if names:
+        others = {name: geo[name] for name in names}
         _fail(f"The `_geo` field {where} contains the following unexpected fields: `{dumps(others)}`.")
 
 
-def _others(geo: Mapping[str, Any]) -> dict[str, Any]:
-    """The members besides the coordinates. Quirk: the last member takes the place of each coordinate that is removed."""
-    names = list(geo)
-    for name in ("lat", "lng"):
-        names[names.index(name)] = names[-1]
-        names.pop()
-    return {name: geo[name] for name in names}
-
-
 def degrees(value: Any) -> float | None:
-    """The finite number of a JSON value, or of a text that spells one; None for other values."""
+    """Return the finite number of a JSON value, or of a text that spells one; None for other values."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     if isinstance(value, str) and not _DECIMAL.fullmatch(value):
         return None
     number = float(value)
     return number if math.isfinite(number) else None
-
-
-def _fail_values(document_id: str, geo: Mapping[str, Any], latitude: float | None, longitude: float | None) -> NoReturn:
-    where = f"in the document with the id: `{dumps(document_id)}`"
-    lat, lng = dumps(geo["lat"]), dumps(geo["lng"])
-    if latitude is None and longitude is None:
-        expected = f"Was expecting finite numbers but instead got `{lat}` and `{lng}`."
-        _fail(f"Could not parse latitude nor longitude {where}. {expected}")
-    meaning, value = ("latitude", lat) if latitude is None else ("longitude", lng)
-    _fail(f"Could not parse {meaning} {where}. Was expecting a finite number but instead got `{value}`.")
 
 
 def _fail(message: str) -> NoReturn:

@@ -1,7 +1,7 @@
-"""The settings of one state of an index, typed, with what follows from them.
+"""The settings of one state of an index, typed, with the objects derived from them.
 
-Readers hand out one IndexSettings per state of an index (`Reader.settings`); searching and indexing ask it instead of
-the JSON object that the interface shows. What takes time to make (tokenizer, synonyms) is made when it is first asked for.
+Readers return one IndexSettings per state of an index (`Reader.settings`); searching and indexing use it instead of
+the JSON object of the interface. Expensive parts (tokenizer, synonyms) are made on first use.
 """
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _OWN_BYTES, _SYNONYM_BYTES = 2000, 400
 
 
 class TypoTolerance(NamedTuple):
-    """How many typos a query word may have (docs/ranking.md#typos).
+    """The number of typos that a query word may have (docs/ranking.md#typos).
 
-    one_typo, two_typos: the least number of characters of a word that may have so many. exact_words: lemmas of words
-    that may have none. exact_attributes, has_exact_numbers: where and what is only found without typos.
+    one_typo, two_typos: the least number of characters of a word for this many typos. exact_words: lemmas of words
+    without typos. exact_attributes, has_exact_numbers: attributes and numbers that are found without typos only.
     """
 
     is_enabled: bool
@@ -44,24 +44,26 @@ class TypoTolerance(NamedTuple):
                    setting["disableOnNumbers"])
 
     def budget(self, word: str) -> int:
-        """How many typos a word may have: 0, 1 or 2."""
-        return 0 if word in self.exact_words else self.budget_of_length(len(word))
+        """Return the number of typos that a word may have: 0, 1 or 2."""
+        if not self.is_enabled or len(word) < self.one_typo or word in self.exact_words:
+            return 0
+        return 1 if len(word) < self.two_typos else 2
 
     def budget_of_length(self, length: int) -> int:
-        """How many typos a text of this length may have: 0, 1 or 2. The list of exact words is not asked."""
+        """Return the number of typos that a text of this length may have: 0, 1 or 2. Exact words are not considered."""
         if not self.is_enabled or length < self.one_typo:
             return 0
         return 1 if length < self.two_typos else 2
 
 
 class Faceting(NamedTuple):
-    """How many values of a facet are shown, and in which order. orders: attribute, or `*` -> `alpha` or `count`."""
+    """The number and the order of shown facet values. orders: attribute, or `*` -> `alpha` or `count`."""
 
     max_values: int
     orders: Mapping[str, str]
 
     def order_of(self, field: str) -> str:
-        """`alpha` or `count`: how the values of a field are ordered."""
+        """Return the order of the values of a field: `alpha` or `count`."""
         return self.orders.get(field) or self.orders.get(WILDCARD) or "alpha"
 
 
@@ -69,8 +71,8 @@ class Faceting(NamedTuple):
 class IndexSettings:
     """The settings of one state of an index, defaults filled in. Threads may share it; it never changes.
 
-    resolved: all of them as answers show them, {name: value}. foreign_keys: attribute -> uid of the index whose documents
-    it identifies. search_cutoff_ms: None for the default. localized_attributes: the rules of this setting, [] for none.
+    resolved: all settings as answers show them, {name: value}. foreign_keys: attribute -> uid of the index whose documents
+    it identifies. search_cutoff_ms: None for the default. localized_attributes: the rules of this setting, or [].
     """
 
     resolved: Mapping[str, Any]
@@ -92,8 +94,11 @@ class IndexSettings:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> IndexSettings:
-        """The settings of an index of which these were set."""
+        """Return the settings of an index. stored: the settings that were set."""
         full = settings.resolved(stored)
+        foreign_keys: dict[str, str] = {}
+        for key in full["foreignKeys"]:  # the first key for an attribute counts
+            foreign_keys.setdefault(key["fieldName"], key["foreignIndexUid"])
         return cls(
             resolved=full,
             displayed_attributes=full["displayedAttributes"],
@@ -101,7 +106,7 @@ class IndexSettings:
             filterable=Filterable(full["filterableAttributes"]),
             sortable_attributes=full["sortableAttributes"],
             ranking_rules=full["rankingRules"],
-            foreign_keys=_foreign_keys(full["foreignKeys"]),
+            foreign_keys=foreign_keys,
             distinct_attribute=full["distinctAttribute"],
             is_proximity_by_attribute=full["proximityPrecision"] == "byAttribute",
             faceting=Faceting(full["faceting"]["maxValuesPerFacet"], full["faceting"]["sortFacetValuesBy"]),
@@ -115,12 +120,12 @@ class IndexSettings:
 
     @cached_property
     def is_everything_displayed(self) -> bool:
-        """May hits show every attribute?"""
+        """Whether hits may show every attribute."""
         return is_everything(self.displayed_attributes)
 
     @cached_property
     def typo_tolerance(self) -> TypoTolerance:
-        """Which words may have typos, and how many."""
+        """The words that may have typos, and the number of typos."""
         return TypoTolerance.of(self.resolved["typoTolerance"])
 
     @cached_property
@@ -131,7 +136,7 @@ class IndexSettings:
 
     @cached_property
     def synonyms(self) -> Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]:
-        """Words of a key -> the phrases that are found in its place, sorted; keys of the same words are one."""
+        """Words of a key -> the phrases that are also found, sorted; keys with the same words are merged."""
         merged: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
         for text, alternatives in self.resolved["synonyms"].items():
             key = self._words(text)
@@ -143,21 +148,13 @@ class IndexSettings:
 
     @cached_property
     def locales_of(self) -> Callable[[str], Sequence[str] | None]:
-        """attribute -> the languages its texts may be in, None where the settings do not say."""
+        """attribute -> the possible languages of its texts, None if the settings name none."""
         return locales_test(self.localized_attributes)
 
     def _words(self, text: str) -> tuple[str, ...]:
         return tuple(token.lemma for token in self.analyzer.tokens(text) if token.kind == WORD and token.lemma)
 
     def __sizeof__(self) -> int:
-        """An estimate of its bytes for caches, with what may be made later; the tokenizer is shared."""
+        """Return an estimate of its bytes for caches, including parts that may be made later; the tokenizer is shared."""
         synonyms = sum(map(len, self.resolved["synonyms"].values()))
         return _OWN_BYTES + sum(map(sys.getsizeof, self.resolved.values())) + synonyms * _SYNONYM_BYTES
-
-
-def _foreign_keys(keys: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Attribute -> index uid; of several keys for one attribute the first counts."""
-    found: dict[str, str] = {}
-    for key in keys:
-        found.setdefault(key["fieldName"], key["foreignIndexUid"])
-    return found

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 WORDS, TYPO, PROXIMITY, ATTRIBUTE, SORT, EXACTNESS = "words", "typo", "proximity", "attribute", "sort", "exactness"
-# `attribute` stands for both of these; a setting has either it or them.
+# `attribute` means both of these rules; a setting has either it or them.
 ATTRIBUTE_RANK, WORD_POSITION = "attributeRank", "wordPosition"
 
 

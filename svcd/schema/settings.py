@@ -1,8 +1,8 @@
 """The table SETTINGS: one row for each setting of an index; routes, defaults, checks, merging, responses and reindexing follow.
 
-*Stored* settings contain only what was set; *resolved* settings have every default filled in. The order of SETTINGS is that of
-responses and messages. A check also turns a value into its stored form (sorted sets, complete patterns). Search and indexing use
-the typed form of resolved settings, `svcd.schema.index_settings`.
+*Stored* settings contain only the settings that were set; *resolved* settings have every default filled in. The order of SETTINGS
+is the order of responses and messages. A check also turns a value into its stored form (sorted sets, complete patterns). Search
+and indexing use the typed form of resolved settings, `svcd.schema.index_settings`.
 """
 from __future__ import annotations
 
@@ -20,23 +20,8 @@ from svcd.schema.ranking_rules import ATTRIBUTE, DEFAULT_RANKING_RULES, RULE_NAM
 from svcd.schema.template_check import fault_of_syntax
 from svcd.text.analyzer import whole_lemma
 from svcd.text.normalization import decompose
-from svcd.validation import (
-    Check,
-    Field,
-    array_of,
-    boolean,
-    bounded,
-    map_of,
-    non_zero,
-    nullable,
-    number,
-    object_of,
-    object_or,
-    one_of,
-    parsed,
-    positive_integer,
-    string,
-)
+from svcd.validation import (Check, Field, array_of, boolean, bounded, map_of, non_zero, nullable, number, object_of, object_or,
+                             one_of, parsed, positive_integer, string)
 from svcd.validation.names import locale, long_form
 
 Stored = Mapping[str, Any]
@@ -49,7 +34,7 @@ _INVALID_RULE = (
     "and custom ranking rules."
 )
 _RESERVED_RULE = "`{}` is a reserved keyword and thus can't be used as a ranking rule"
-# (prefix of the field of a custom rule, reserved name, what this name is for), for the message.
+# (prefix of the field of a custom rule, reserved name, the purpose of this name), for the message.
 _GEO_CALLS = (
     ("_geoPoint", "_geoPoint", "sorting"),
     ("_geoRadius", "_geoRadius", "filtering"),
@@ -66,18 +51,18 @@ def _sorted_set(texts: Sequence[str]) -> list[str]:
 
 
 def _without_wildcard(names: list[str]) -> list[str] | None:
-    """None, the value that resets the setting, if one of the names is `*`, which means all."""
+    """Return None, the value that resets the setting, if a name is `*`, which means all; else the names."""
     return None if WILDCARD in names else names
 
 
 def custom_rule(rule: str) -> tuple[str, bool] | None:
-    """(attribute, is it ascending?) of a custom ranking rule such as `price:desc`; None for other rules."""
+    """Return (attribute, whether it is ascending) of a custom ranking rule such as `price:desc`; None for other rules."""
     attribute, _, direction = rule.rpartition(":")
     return (attribute, direction == "asc") if direction in ("asc", "desc") and ":" in rule else None
 
 
 def parse_ranking_rule(rule: str) -> str:
-    """The ranking rule itself. Raises ValueError(reason) when it does not exist."""
+    """Return the ranking rule itself. Raises ValueError(reason) when it does not exist."""
     if rule in RULE_NAMES:
         return rule
     custom = custom_rule(rule)
@@ -94,7 +79,7 @@ def parse_ranking_rule(rule: str) -> str:
 
 
 def typo_sizes_refusal(one_typo: int, two_typos: int) -> str:
-    """Why two sizes are inconsistent; "" when they are not. The unpaired back-quote is part of the interface."""
+    """Return why two sizes are inconsistent, or "". The unpaired back-quote is part of the interface."""
     if one_typo <= two_typos:
         return ""
     return (
@@ -113,7 +98,7 @@ def _checked_typo_sizes(sizes: Mapping[str, int | None]) -> Mapping[str, int | N
 
 
 def _ratio(name: str) -> Check:
-    """A check of numbers from 0 to 1. name: of the member, for the message."""
+    """Return a check of numbers from 0 to 1. name: of the member, for the message."""
 
     def parse(value: float) -> float:
         if 0 <= value <= 1:
@@ -124,7 +109,7 @@ def _ratio(name: str) -> Check:
 
 
 def _patch_of(checks: Mapping[str, Check]) -> Check:
-    """A check of objects whose members may be absent (keep the stored value) or null (reset it)."""
+    """Return a check of objects whose members may be absent (keep the stored value) or null (reset it)."""
     return object_of({member: Field(nullable(check)) for member, check in checks.items()})
 
 
@@ -195,7 +180,7 @@ chat = _patch_of({
 
 
 class Redo(enum.Enum):
-    """What a change makes stale in an index and must be computed again."""
+    """A part of an index that a change makes stale, and that must be computed again."""
 
     WORDS = "words"  # the terms and positions of all documents
     PAIRS = "pairs"  # distances between terms
@@ -225,7 +210,7 @@ def _same(value: Any) -> Any:
 
 
 def _merge_members(depth: int, order: Iterable[str] = ()) -> Callable[[Any, Any], Any]:
-    """A merge function for objects: absent members are kept, null removes one.
+    """Return a merge function for objects: absent members are kept, null removes a member.
 
     depth: 1 replaces nested objects, 2 merges them too. order: of the members of the result.
     """
@@ -244,7 +229,7 @@ def _merge_members(depth: int, order: Iterable[str] = ()) -> Callable[[Any, Any]
 
 
 def _filled(default: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """A function that fills defaults into a stored object and the objects inside it."""
+    """Return a function that fills defaults into a stored object and the objects inside it."""
 
     def fill(stored: Mapping[str, Any], default: Mapping[str, Any] = default) -> dict[str, Any]:
         full = {**default, **stored}
@@ -268,13 +253,13 @@ def _check_ranking_rules(rules: list[str]) -> None:
 
 
 def _merge_chat(stored: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises invalid_chat_setting_document_template, invalid_settings_embedders."""
+    """Merge a change. Raises invalid_chat_setting_document_template, invalid_settings_embedders."""
     fault = fault_of_syntax(given.get("documentTemplate") or "")
     if fault is not None:
         raise ApiError("invalid_chat_setting_document_template",
                        f"`.chat.documentTemplate`: Invalid document template: {fault}.")
     if given.get("documentTemplateMaxBytes") == 0:
-        # The error code is that of embedders, to which templates belong in the interface.
+        # The error code belongs to embedders, as do templates in the interface.
         raise ApiError(
             embedder_settings.CODE, "`.chat.documentTemplateMaxBytes`: `documentTemplateMaxBytes` cannot be zero")
     after: dict[str, Any] = _merge_members(2, SEARCH_PARAMETERS)(stored, given)
@@ -297,7 +282,7 @@ def _merge_embedders(stored: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sorted_attributes(rules: Iterable[str]) -> list[str]:
-    """The attributes of custom ranking rules, sorted."""
+    """Return the attributes of custom ranking rules, sorted."""
     return sorted({custom[0] for rule in rules if (custom := custom_rule(rule))})
 
 
@@ -308,9 +293,9 @@ class Setting:
     method: HTTP method that changes it on its own route. check: of its value; null always resets it.
     merge: (stored value or None, change) -> stored value; may raise ApiError.
     fill: stored value -> resolved value. validate: raises ApiError for faults that no check of a single member finds.
-    redo: what a change makes stale, if it changes `stale_by` of the resolved value.
-    feature: (experimental feature, action for the message) that a value needs; without it responses with all settings omit it.
-    hide: masks secrets in a value. reset_as: how details of tasks show a reset.
+    redo: the parts that a change makes stale, if it changes `stale_by` of the resolved value.
+    feature: (experimental feature, action for the message) that a value needs; if it is off, responses with all settings omit
+    the setting. hide: masks secrets in a value. reset_as: the value that details of tasks show for a reset.
     """
 
     name: str
@@ -334,15 +319,15 @@ class Setting:
         return re.sub("[A-Z]", lambda capital: f"-{capital[0].lower()}", self.name)
 
     def resolved(self, stored: Stored) -> Any:
-        """Its value in stored settings, with defaults."""
+        """Return its value in stored settings, with defaults."""
         return self.fill(stored[self.name]) if stored.get(self.name) is not None else self.default
 
     def shown(self, stored: Stored) -> Any:
-        """Its value as a response shows it: with defaults, secrets masked."""
+        """Return its value as a response shows it: with defaults, secrets masked."""
         return self.hide(self.resolved(stored))
 
     def changed_as_shown(self, value: Any) -> Any:
-        """A new value, or None for a reset, as the details of a task show it."""
+        """Return a new value, or None for a reset, as the details of a task show it."""
         return self.reset_as if value is None else self.hide(value)
 
 
@@ -368,9 +353,9 @@ SETTINGS: tuple[Setting, ...] = (
             merge=_each_once, reset_as=_ALL, about="Attributes that hits show; `*` for all."),
     Setting("searchableAttributes", PUT, attributes, _ALL, "invalid_settings_searchable_attributes",
             redo=(Redo.WORDS, Redo.VECTORS), stale_by=frozenset, merge=_each_once, reset_as=_ALL,
-            about="Attributes in which words are found, most important first; `*` for all."),
+            about="Attributes to search for words, most important first; `*` for all."),
     Setting("filterableAttributes", PUT, filterable_attributes, [], "invalid_settings_filterable_attributes",
-            redo=(Redo.FACETS,), about="Attributes that filters and facets may use, or rules on patterns of them."),
+            redo=(Redo.FACETS,), about="Attributes that filters and facets may use, or rules for attribute patterns."),
     Setting("sortableAttributes", PUT, string_set, [], "invalid_settings_sortable_attributes",
             redo=(Redo.FACETS,), about="Attributes that `sort` may use."),
     Setting("foreignKeys", PUT, foreign_keys, [], "invalid_settings_foreign_keys",
@@ -378,43 +363,43 @@ SETTINGS: tuple[Setting, ...] = (
             about="Attributes that hold the identifiers of documents of other indexes."),
     Setting("rankingRules", PUT, ranking_rules, DEFAULT_RANKING_RULES, "invalid_settings_ranking_rules",
             redo=(Redo.FACETS,), stale_by=_sorted_attributes, validate=_check_ranking_rules,
-            about="What makes a hit better than another, most important first."),
+            about="Rules that order the hits, most important first."),
     Setting("stopWords", PUT, string_set, [], "invalid_settings_stop_words",
             redo=(Redo.WORDS,), merge=_decomposed, about="Words that queries and documents ignore."),
     Setting("nonSeparatorTokens", PUT, string_set, [], "invalid_settings_non_separator_tokens",
-            redo=(Redo.WORDS,), about="Separators that are to be parts of words."),
+            redo=(Redo.WORDS,), about="Separators that are parts of words."),
     Setting("separatorTokens", PUT, string_set, [], "invalid_settings_separator_tokens",
-            redo=(Redo.WORDS,), about="Texts that part words, besides the usual ones."),
+            redo=(Redo.WORDS,), about="Additional separators of words."),
     Setting("dictionary", PUT, string_set, [], "invalid_settings_dictionary",
-            redo=(Redo.WORDS,), about="Texts that are kept whole as one word."),
+            redo=(Redo.WORDS,), about="Texts that are never split into words."),
     Setting("synonyms", PUT, synonyms, {}, "invalid_settings_synonyms",
-            about="Words and phrases with those that are found in their place."),
+            about="Words and phrases, each with alternatives that it also finds."),
     Setting("distinctAttribute", PUT, string, None, "invalid_settings_distinct_attribute",
-            redo=(Redo.FACETS,), about="Attribute of which hits show each value once."),
+            redo=(Redo.FACETS,), about="Attribute whose values occur only once among the hits."),
     Setting("proximityPrecision", PUT, one_of("byWord", "byAttribute"), "byWord",
-            "invalid_settings_proximity_precision", redo=(Redo.PAIRS,), about="How finely distances are kept."),
+            "invalid_settings_proximity_precision", redo=(Redo.PAIRS,), about="Precision of the distances between words."),
     Setting("typoTolerance", PATCH, typo_tolerance, _TYPO_TOLERANCE, "invalid_settings_typo_tolerance",
-            merge=_merge_typo_tolerance, fill=_filled(_TYPO_TOLERANCE), about="Which words may have typos."),
+            merge=_merge_typo_tolerance, fill=_filled(_TYPO_TOLERANCE), about="Words that may have typos, and how many."),
     Setting("faceting", PATCH, faceting, _FACETING, "invalid_settings_faceting",
-            merge=_merge_members(1), fill=_filled_faceting, about="How many facet values are shown, and their order."),
+            merge=_merge_members(1), fill=_filled_faceting, about="Number and order of the facet values in answers."),
     Setting("pagination", PATCH, pagination, _PAGINATION, "invalid_settings_pagination",
-            merge=_merge_members(1), fill=_filled(_PAGINATION), about="How many hits a search can reach."),
+            merge=_merge_members(1), fill=_filled(_PAGINATION), about="Maximum number of hits on all pages."),
     Setting("embedders", PATCH, embedder_settings.embedders, {}, embedder_settings.CODE,
             redo=(Redo.VECTORS,), merge=_merge_embedders, fill=embedder_settings.resolve_embedders,
             validate=embedder_settings.check_embedders, hide=embedder_settings.redact_embedders,
-            about="Where vectors come from."),
+            about="Sources of vectors."),
     Setting("searchCutoffMs", PUT, positive_integer, None, "invalid_settings_search_cutoff_ms",
-            about="Milliseconds after which a search returns what it has; null for 1500."),
+            about="Milliseconds after which a search returns the hits so far; null for 1500."),
     Setting("localizedAttributes", PUT, localized_attributes, None, "invalid_settings_localized_attributes",
-            redo=(Redo.WORDS,), merge=_in_long_form, about="Languages of attributes; null to have them detected."),
+            redo=(Redo.WORDS,), merge=_in_long_form, about="Languages of attributes; null to detect them."),
     Setting("facetSearch", PUT, boolean, True, "invalid_settings_facet_search",
-            redo=(Redo.FACETS,), about="May facet values be searched?"),
+            redo=(Redo.FACETS,), about="Whether facet values can be searched."),
     Setting("prefixSearch", PUT, one_of("indexingTime", "disabled"), "indexingTime",
-            "invalid_settings_prefix_search", redo=(Redo.PREFIXES,), about="Do the beginnings of words find them?"),
+            "invalid_settings_prefix_search", redo=(Redo.PREFIXES,), about="Whether prefixes of words find them."),
     Setting("chat", PATCH, chat, _CHAT, "invalid_settings_index_chat",
             merge=_merge_chat, fill=_filled(_CHAT),
             feature=("chatCompletions", "setting `chat` in the index settings"),
-            about="How a language model sees and searches this index."),
+            about="Description and search parameters of this index for language models."),
 )
 
 BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
@@ -428,17 +413,17 @@ RESET_ALL: Change = dict.fromkeys(BY_NAME)
 
 
 def resolved(stored: Stored) -> dict[str, Any]:
-    """All settings with defaults. Resolved settings stay as they are."""
+    """Return all settings with defaults. Resolved settings stay unchanged."""
     return {setting.name: setting.resolved(stored) for setting in SETTINGS}
 
 
 def defaults() -> dict[str, Any]:
-    """The resolved settings of an index for which nothing was set."""
+    """Return the resolved settings of an index without any stored setting."""
     return resolved({})
 
 
 def features_used(change: Change) -> Iterator[tuple[str, str]]:
-    """(feature, action for the message) for each experimental feature that a change needs, in the order of checks."""
+    """Yield (feature, action for the message) for each experimental feature that a change needs, in the order of checks."""
     for setting in SETTINGS:
         if setting.feature and change.get(setting.name) is not None:
             yield setting.feature
@@ -446,16 +431,16 @@ def features_used(change: Change) -> Iterator[tuple[str, str]]:
 
 
 def validate(change: Change) -> None:
-    """Check what the members of a decoded change say together. Raises ApiError."""
+    """Check the members of a decoded change together. Raises ApiError."""
     for name, value in change.items():
         if value is not None:
             BY_NAME[name].validate(value)
 
 
 def merged(stored: Stored, change: Change) -> dict[str, Any]:
-    """The stored settings after a change.
+    """Return the stored settings after a change.
 
-    Raises invalid_settings_typo_tolerance, invalid_settings_embedders when the change contradicts what is stored, and
+    Raises invalid_settings_typo_tolerance or invalid_settings_embedders when the change contradicts the stored settings, and
     invalid_chat_setting_document_template.
     """
     after = dict(stored)
@@ -467,7 +452,7 @@ def merged(stored: Stored, change: Change) -> dict[str, Any]:
 
 
 def redo_of(old: Stored, new: Stored) -> set[Redo]:
-    """What becomes stale when stored settings change from old to new; nothing when no resolved value changes."""
+    """Return the parts that become stale when stored settings change from old to new; none if no resolved value changes."""
     stale: set[Redo] = set()
     for setting in SETTINGS:
         if setting.redo and setting.stale_by(setting.resolved(old)) != setting.stale_by(setting.resolved(new)):
@@ -476,7 +461,7 @@ def redo_of(old: Stored, new: Stored) -> set[Redo]:
 
 
 def as_shown(stored: Stored, features: Mapping[str, bool | None]) -> dict[str, Any]:
-    """All settings as a response shows them: secrets masked, without those of features that are off."""
+    """Return all settings as a response shows them: secrets masked, without settings whose feature is off."""
     return {
         setting.name: setting.shown(stored)
         for setting in SETTINGS
@@ -485,5 +470,5 @@ def as_shown(stored: Stored, features: Mapping[str, bool | None]) -> dict[str, A
 
 
 def changed_as_shown(change: Change) -> dict[str, Any]:
-    """A change as the details of its task show it, secrets masked."""
+    """Return a change as the details of its task show it, secrets masked."""
     return {name: BY_NAME[name].changed_as_shown(change[name]) for name in BY_NAME if name in change}

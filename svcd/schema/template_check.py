@@ -1,16 +1,16 @@
-"""Checks of document templates before there is a document: they parse, and use no variables but `doc` and `fields`."""
+"""Check document templates before a document exists: they parse, and use only the variables `doc` and `fields`."""
 from __future__ import annotations
 
 from typing import Any
 
 from svcd.templates import Template, TemplateError
 
-# Beginnings of the errors that a template has whatever the document is. Others, as of filters, may be due to the example.
+# The start of errors that a template causes with any document. Other errors, as of filters, may be due to the example.
 _ALWAYS_WRONG = ("liquid: Unknown variable\n", "liquid: Unknown index\n")
 
 
 class _AnyObject(dict[str, Any]):
-    """Has every member, each of which is the same object again."""
+    """An object that has every member; each member is the object itself."""
 
     def __missing__(self, key: str) -> _AnyObject:
         return self
@@ -26,7 +26,7 @@ class _AnyObject(dict[str, Any]):
 
 
 def fault_of_syntax(text: str) -> str | None:
-    """Why a template cannot be parsed, in the words of the interface; None when it can."""
+    """Return why a template cannot be parsed, in the words of the interface; None when it can."""
     try:
         Template.parse(text)
     except TemplateError as error:
@@ -35,7 +35,7 @@ def fault_of_syntax(text: str) -> str | None:
 
 
 def fault_of_template(text: str) -> str | None:
-    """What is wrong with a document template, in the words of the interface; None when nothing is."""
+    """Return the fault of a document template, in the words of the interface; None without fault."""
     fault = fault_of_syntax(text)
     if fault is not None:
         return fault

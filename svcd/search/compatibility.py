@@ -1,6 +1,6 @@
 """Decide whether the result lists of several queries can be merged: compare the kinds of rules that order each list.
 
-See docs/search.md#compatible-orders. Messages, including the notes on what the canonical form changed, are those of the
+See docs/search.md#compatible-orders. Messages, including the notes on the changes by the canonical form, are the same as in the
 reference engine.
 """
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _CanonicalRules:
     """The canonical form of ranking rules, built entry by entry.
 
     rules: the entries that remain. sort: the remaining expressions that replace `sort`. changes: sentences for messages.
-    As in the reference engine, a message names a duplicate as it is written at its first occurrence, and reports `words` as
+    As in the reference engine, a message spells a duplicate like its first occurrence, and reports `words` as
     removed after it was prepended, although it stays.
     """
 

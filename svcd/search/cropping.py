@@ -55,7 +55,7 @@ def window(source: TokenSource, matches: Sequence[Match], size: int, budget: For
     """Return (start, end) of the part to show: about `size` words around the best matches, in the unit of the tokens.
 
     The end is before the start between two phrases longer than the window: nothing is shown then. When the budget is used up,
-    the window is the best part found so far. The odd cases are phrases longer than the window; their results are those of the
+    the window is the best part found so far. The odd cases are phrases longer than the window, whose results follow the
     reference engine.
     """
     if not matches:

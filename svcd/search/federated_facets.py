@@ -1,4 +1,4 @@
-"""Count the facets of a federated search index by index, and add those of remotes (docs/search.md#facets-of-a-federation)."""
+"""Count the facets of a federated search by index, and add the counts of remotes (docs/search.md#facets-of-a-federation)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -92,7 +92,7 @@ class FederatedFacets:
 
     @contextmanager
     def _error_context(self, index_uid: str, note: str = "") -> Iterator[None]:
-        """Name the facets of the index in the messages of errors in this block, except those of a single search."""
+        """Name the facets of the index in the messages of errors in this block, unless it is a single search."""
         try:
             yield
         except ApiError as error:

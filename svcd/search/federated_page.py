@@ -28,7 +28,7 @@ LOCAL = "execute local search"  # the name of the tracing span
 
 
 class NumberedQuery(NamedTuple):
-    """A query with its index among those that run here, from 0."""
+    """A query with its number among the queries that run here, from 0."""
 
     number: int
     indexed: IndexedQuery
@@ -60,7 +60,7 @@ class QueryResult(NamedTuple):
     def _split(self) -> tuple[Sequence[Hit], Sequence[tuple[int, Hit]]]:
         if self.query.indexed.query.rules is None:
             return self.found.ranking.hits, ()
-        from svcd.search.pins import split  # imported late: most instances have no search rules
+        from svcd.search.pins import split  # imported late: few instances use search rules
 
         return split(self.found.ranking.hits)
 

@@ -40,7 +40,7 @@ def federated(
 ) -> SearchResult:
     """Run several queries, and return the requested page of their merged hits.
 
-    read: index uid -> its reader, called once for each index. embed: makes vectors of queries. remotes: those that take part.
+    read: index uid -> its reader, called once for each index. embed: makes vectors of queries. remotes: may be None.
     reranking: orders the hits of the page, except pins. Raises the errors of `read`, the codes of search parameters, and
     invalid_multi_search_query_ranking_rules; messages begin with the number of the query.
     """
@@ -88,7 +88,7 @@ def federated(
     if reranking is not None:
         kept = reranked(kept, federation.window, reranking, lambda some: pages.plain_documents(some, reranking.shows_source))
     if pins:
-        from svcd.search.pins import by_position, placed  # imported late: most instances have no search rules
+        from svcd.search.pins import by_position, placed  # imported late: few instances use search rules
 
         kept = placed(kept, by_position(pins), end)
     page = kept[first:end]

@@ -66,7 +66,8 @@ class Formatter:
 
     fields: all known fields of the index, in number order. displayed: the setting displayedAttributes, None for all.
     locales_of: attribute -> the possible languages of its texts. budget: when it is used up, texts are shown as in the document,
-    or cropped at their beginning. long_strings: the long strings of the documents; the Formatter adds those of `_formatted`.
+    or cropped at their beginning. long_strings: the long strings of the documents; the Formatter adds long strings of
+    `_formatted`.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class Formatter:
         return value if text is None else self._texts.formatted(path, text, self._style(path))
 
     def _style(self, path: str) -> _Style:
-        """Return the style of a value: that of all listed fields that equal its path, contain it or are inside it."""
+        """Return the style of a value, merged from all listed fields that equal its path, contain it or are inside it."""
         style = self._style_of.get(path)
         if style is None:
             related = [style for name, style in self._styles.items() if is_related(name, path)]
@@ -265,7 +266,7 @@ def _styles(displayed: Sequence[str], options: FormatOptions) -> dict[str, _Styl
 
 
 def _crop_entry(entry: str, default: int) -> tuple[str, int]:
-    """Return (name, length) of an entry `name:length`; `default` if it has no valid length."""
+    """Return (name, length) of an entry `name:length`; `default` without a valid length."""
     name, colon, length = entry.rpartition(":")
     if not colon:
         return entry, default

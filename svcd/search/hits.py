@@ -43,7 +43,7 @@ def render_hits(
     """Return the JSON texts of hits.
 
     budget: for the page that contains the hits. long_strings: receives the strings of the hits that are replaced by
-    placeholders. extra_members: for each hit, members to insert after those of its document, as text; () for none.
+    placeholders. extra_members: for each hit, members to insert after the members of its document, as text; () for none.
     """
     tracing.begin("format")
     docids = list(map(_docid_of, hits))
@@ -133,7 +133,7 @@ def _scores(reader: Reader, query: SearchQuery, hits: Sequence[Hit]) -> list[str
 def reranked(
     hits: Sequence[T], window: tuple[int, int], reranking: Reranking, documents: Callable[[Sequence[T]], Sequence[str]]
 ) -> list[T]:
-    """Return the hits up to the end of the page, with those of the page in the order for the user.
+    """Return the hits up to the end of the page, with the hits of the page in the order for the user.
 
     window: (first, end) of the page. documents: makes the JSON texts of hits, as plain_documents().
     """

@@ -53,7 +53,7 @@ class Found(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """The documents that a query searches (those of its filter), and the objects that its rules share. distinct: may be None."""
+    """The documents that a query searches, which meet its filter, and the objects that its rules share. distinct: may be None."""
 
     reader: Reader
     query: SearchQuery
@@ -75,7 +75,7 @@ class Scope(NamedTuple):
         rules = self.query.rules
         if rules is None:
             return ()
-        from svcd.search.pins import pinned_hit  # imported late: most instances have no search rules
+        from svcd.search.pins import pinned_hit  # imported late: few instances use search rules
 
         found = rules.pins(self.reader, parsed, self.query.filter, self.docids)
         return [(position, pinned_hit(docid, position)) for position, docid in found]
@@ -138,9 +138,9 @@ def keyword_search(reader: Reader, query: SearchQuery, limits: RankingLimits, ex
 
 def rank_by_words(scope: Scope, parsed: ParsedQuery, limits: RankingLimits, expired: Callable[[], bool],
                   pins: Sequence[tuple[int, Hit]] = ()) -> Found:
-    """Rank the documents of a scope by the words of its query, or only by the rules that sort if the query has no words.
+    """Rank the documents of a scope by the words of its query, or only by the rules that sort for a query without words.
 
-    pins: hits with their positions, which they take whatever the words and the ranking rules say.
+    pins: hits with their positions, which they take regardless of words and ranking rules.
     """
     tracing.begin("evaluate query")
     context, settings = scope.context, scope.reader.settings
@@ -164,7 +164,7 @@ def without_pins(docids: DocIds, pins: Sequence[tuple[int, Hit]]) -> DocIds:
 
 def among_pins(ranking: Ranking, pins: Sequence[tuple[int, Hit]], limits: RankingLimits) -> Ranking:
     """Put the pins in their places among the ranked documents, which are not pinned."""
-    from svcd.search.pins import with_pins  # imported late: most instances have no search rules
+    from svcd.search.pins import with_pins  # imported late: few instances use search rules
 
     return with_pins(ranking, pins, limits.hits)
 
@@ -205,7 +205,7 @@ def restricted_fields(reader: Reader, names: Sequence[str]) -> list[str] | None:
 
 
 def locales_of(reader: Reader, query: SearchQuery, restricted: Sequence[str] | None) -> list[str] | None:
-    """Return the languages of the query: those of the request, else those of the searched fields; None for any."""
+    """Return the languages of the query: from the request, else from the searched fields; None for any."""
     if query.locales or not reader.settings.localized_attributes:
         return list(query.locales or ()) or None
     of_field = reader.settings.locales_of
@@ -218,7 +218,7 @@ def locales_of(reader: Reader, query: SearchQuery, restricted: Sequence[str] | N
 
 
 def distinct_field(reader: Reader, requested: str | None) -> str | None:
-    """Return the distinct field of a search: that of the request, else of the setting; None if no document has it.
+    """Return the distinct field of a search: from the request, else from the setting; None if no document has it.
 
     Raises invalid_search_distinct if the requested field is not filterable.
     """

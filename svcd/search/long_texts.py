@@ -277,7 +277,7 @@ class LongText:
         return tokens
 
     def _characters_of_group_before(self, part: str, start: int) -> int:
-        """Count the characters at the start of a part that have no script and belong to the group before, in another script."""
+        """Count the characters without a script at the start of a part that belong to the group before, in another script."""
         if not start or part[:1].isalpha():
             return 0
         first, before = groups(part)[:1], self._script_before(start)

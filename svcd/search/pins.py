@@ -1,4 +1,4 @@
-"""Place pinned hits among those that ranking found (docs/search-rules.md#positions). Pure functions, for hits of any kind.
+"""Place pinned hits among the hits that ranking found (docs/search-rules.md#positions). Pure functions, for hits of any kind.
 
 A pin is (the position that its rule asks for, hit). The hits of one query are placed in the order of its rules. When the hits of
 all queries are merged, the pins are placed again, by position.

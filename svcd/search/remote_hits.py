@@ -1,4 +1,4 @@
-"""The results of remotes: hits with merge keys, pins, totals and facets, to be merged with those of this instance.
+"""The results of remotes: hits with merge keys, pins, totals and facets, to be merged with the results of this instance.
 
 See docs/network.md#merging. svcd.api.remote_answers reads them from the answers of remotes.
 """
@@ -19,7 +19,7 @@ _ADDED = frozenset(("_formatted", "_matchesPosition", "_rankingScore", "_ranking
 class RemoteHit(NamedTuple):
     """A hit of a remote.
 
-    index_uid: of the index of the remote. document: the hit as it is shown. extra: values of its document that it does not show.
+    index_uid: of the index of the remote. document: the shown hit. extra: values of its document that it does not show.
     pinned_position: None unless it is a pin. is_semantic: it was found by its vector. The other members: see MergedHit.
     """
 

@@ -49,7 +49,7 @@ class Reranking(NamedTuple):
 
 def no_embedding(_wanted: QueryInput) -> array[float]:
     """Refuse to embed: the query brings its vector, or needs none."""
-    raise ApiError("vector_embedding_error", "There is no service that could embed the query.")
+    raise ApiError("vector_embedding_error", "No service is available to embed the query.")
 
 
 class PinningRules(Protocol):

@@ -106,7 +106,7 @@ def search(
     with tracing.span(_LOCAL):
         wanted = Search.of(reader, query, embed)
         # Ranking skips rules for a bucket of one document if nothing depends on them. Scores, a threshold and vectors do; so
-        # do matched words, which show what the rules derived. With proximity by attribute, the order of later buckets does.
+        # do matched words, which the rules derive. With proximity by attribute, the order of later buckets does.
         is_order_enough = reranking is None and wanted.kind is Kind.KEYWORD and not (
             query.show_ranking_score or query.show_ranking_score_details or query.ranking_score_threshold is not None
             or reader.settings.is_proximity_by_attribute or shows_matches(query))
@@ -115,7 +115,7 @@ def search(
         counted = found.ranking.counted
         pins: Sequence[tuple[int, Hit]] = ()
         if query.rules is not None:
-            from svcd.search.pins import split  # imported late: most instances have no search rules
+            from svcd.search.pins import split  # imported late: few instances use search rules
 
             hits, pins = split(hits)
         if query.distinct is not None:
@@ -178,7 +178,7 @@ def ranking_limits(reader: Reader, query: SearchQuery, federation: Federation, o
 
 
 def _split_distinct(reader: Reader, field: str, hits: Sequence[Hit]) -> tuple[list[Hit], list[Hit]]:
-    """Split hits into (those that share no value of the field with an earlier hit, the rest)."""
+    """Split hits into (the hits that share no value of the field with an earlier hit, the rest)."""
     texts = reader.documents([hit.docid for hit in hits])
     distinct = DistinctFilter(field)
     kept: list[Hit] = []
@@ -196,18 +196,18 @@ def facet_search(
 ) -> list[FacetHit]:
     """Return the values that a facet query matches, with their counts over the documents of an ordinary query.
 
-    is_exhaustive: apply `distinct` to all documents, not only to those of the first page. A search by vectors counts all
+    is_exhaustive: apply `distinct` to all documents, not only to the first page. A search by vectors counts all
     documents of the filter, and needs no vector. Raises facet_search_disabled, invalid_facet_search_facet_name and the codes of
     search parameters.
     """
     kind = Search.of(reader, query, no_embedding).kind
     check_enabled(reader.settings)
-    # The search runs first: its errors come before those of the facet name.
+    # The search runs first: its errors come before errors about the facet name.
     if kind is not Kind.KEYWORD:
         return search_values(reader, facet, filtered_docids(reader, query))
     has_threshold = query.ranking_score_threshold is not None
     if has_threshold or reader.settings.distinct_attribute is not None:
-        # Page 0 has no hits, but an exact total.
+        # Page 0 is empty, but has an exact total.
         federation = Federation(page=0) if is_exhaustive else Federation()
         limits = ranking_limits(reader, query, federation, order_only=not has_threshold)
     else:

@@ -10,7 +10,7 @@ from svcd.base.errors import ApiError
 from svcd.query.reader import Reader
 from svcd.ranking.bucket_sort import Hit, RankingLimits, chain, rank
 from svcd.ranking.vector_sort import Target, VectorSort
-from svcd.schema.distributions import distribution_of
+from svcd.schema.embedder_settings import distribution_of
 from svcd.search.keyword import Found, Scope, among_pins, empty_graph, scope_of, without_pins
 from svcd.search.request import Embed, Hybrid, QueryInput, SearchQuery
 from svcd.vectors.vector import vector_of

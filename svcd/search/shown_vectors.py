@@ -12,7 +12,7 @@ from svcd.query.reader import Reader
 from svcd.schema.document_vectors import MEMBER
 from svcd.vectors.vector import DocumentVectors
 
-# A document without this text has no such member.
+# Documents without this text lack the member.
 VECTORS_MEMBER = f'"{MEMBER}"'
 # Bytes of a number of a vector in JSON: a single-precision number, printed in double precision.
 _NUMBER_BYTES = 21

@@ -8,7 +8,7 @@ from svcd.base.docids import DocIds
 from svcd.query.reader import Reader
 from svcd.ranking.bucket_sort import Hit, Ranking
 from svcd.ranking.scores import VectorSorted
-from svcd.schema.distributions import distribution_of
+from svcd.schema.embedder_settings import distribution_of
 from svcd.search.hits import paged
 from svcd.search.keyword import Found, terms_of
 from svcd.search.request import FormattingBudget, SearchQuery

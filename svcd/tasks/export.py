@@ -18,8 +18,7 @@ from typing import Any
 
 from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
-from svcd.filters.evaluation import filter_docids
-from svcd.filters.one_index import local_filter, naming_index
+from svcd.filters.evaluation import filter_docids, local_filter, naming_index
 from svcd.index.disk_space import disk_full_error, lacks_room
 from svcd.index.reader import IndexReader
 from svcd.instance.data_folder import DataFolderReader, IndexRow

@@ -1,18 +1,16 @@
 """Validation of request bodies, query strings and settings, by checks that decode values and describe themselves.
 
-`checks` is for JSON values, `query_strings` for query strings, `names` for index uids, UUIDs and locales, `messages` has the
-sentences, `urls` is for addresses and headers of other services. Routes and settings declare their fields with these
+`checks` decodes JSON values, `query_strings` query strings; `names` parses index uids, UUIDs and locales; `messages` writes the
+error sentences; `urls` checks addresses and headers of other services. Routes and settings declare their fields with these checks
 (docs/http.md).
 """
 from svcd.validation import query_strings
-from svcd.validation.checks import (
-    ABSENT, Check, Field, any_object, anything, array_of, boolean, bounded, decode_body, decode_value, integer, map_of,
-    non_zero, nullable, number, object_of, object_or, one_of, parsed, positive_integer, string, text_of,
-)
+from svcd.validation.checks import (ABSENT, Check, Field, any_object, anything, array_of, boolean, bounded, decode_body,
+                                    decode_value, integer, map_of, non_zero, nullable, number, object_of, object_or, one_of,
+                                    parsed, positive_integer, string, text_of)
 from svcd.validation.query_strings import STAR, Param, decode_query
-from svcd.validation.names import (
-    checked_index_uid, index_uid, index_uid_pattern, parse_index_uid, parse_index_uid_pattern, parse_uuid, uuid,
-)
+from svcd.validation.names import (checked_index_uid, index_uid, index_uid_pattern, parse_index_uid, parse_index_uid_pattern,
+                                   parse_uuid, uuid)
 from svcd.validation.messages import FieldError, did_you_mean
 
 __all__ = [

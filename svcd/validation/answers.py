@@ -1,4 +1,4 @@
-"""Reads answers of other hosts: each becomes a value of the expected shape, or a ValueError for which the caller has words."""
+"""Read answers of other hosts: return a value of the expected shape, or raise ValueError with a reason to report."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -8,14 +8,14 @@ from svcd.base.json_text import loads
 
 T = TypeVar("T")
 
-# What code raises that takes a value apart which has another shape than expected.
+# Errors that reading code raises for a value of an unexpected shape.
 MISFITS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 # Characters of an answer that messages repeat.
 MOST_SHOWN = 10_000
 
 
 def read_answer(body: str | bytes, read: Callable[[Any], T]) -> T:
-    """What read() makes of the JSON of an answer. read: raises any of MISFITS for another shape.
+    """Return the result of read() for the JSON of an answer. read: raises any of MISFITS for another shape.
 
     Raises ValueError with the reason; other exceptions of read() pass through.
     """
@@ -27,5 +27,5 @@ def read_answer(body: str | bytes, read: Callable[[Any], T]) -> T:
 
 
 def shortened(text: str) -> str:
-    """A text of another host, as far as messages repeat it."""
+    """Shorten a text of another host for messages."""
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."

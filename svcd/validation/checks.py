@@ -1,4 +1,4 @@
-"""Checks of JSON values: each decodes a value, raises FieldError at the faulty place, and describes itself as a JSON schema.
+"""Check JSON values: each check decodes a value, raises FieldError at the faulty place, and describes itself as a JSON schema.
 
 The first error in the order of the body is reported.
 """
@@ -22,16 +22,16 @@ class Check(Protocol):
     """Decodes one JSON value, and describes the values that it accepts."""
 
     def decode(self, value: Any, location: str) -> Any:
-        """The decoded value. location: `.a[0].b`, "" at the root. Raises FieldError."""
+        """Return the decoded value. location: `.a[0].b`, "" at the root. Raises FieldError."""
         ...
 
     def describe(self) -> Schema:
-        """A JSON schema, in the dialect of OpenAPI 3.1."""
+        """Return a JSON schema, in the dialect of OpenAPI 3.1."""
         ...
 
 
 class _Absent:
-    """The type of ABSENT: the default of members that the decoded object lacks when the body lacks them."""
+    """The type of ABSENT: the default of members that are left out of the decoded object when the body lacks them."""
 
     def __repr__(self) -> str:
         return "ABSENT"
@@ -44,8 +44,8 @@ ABSENT = _Absent()
 class Field:
     """One member of a JSON object.
 
-    code: error code of faults in this member; None for that of the enclosing field.
-    missing_code: error code when a required member is absent; None for that of the enclosing object.
+    code: error code of faults in this member; None for the code of the enclosing field.
+    missing_code: error code when a required member is absent; None for the code of the enclosing object.
     default: the decoded value of an absent member; ABSENT leaves it out. about: the description in the OpenAPI document.
     """
 
@@ -57,14 +57,14 @@ class Field:
     about: str = ""
 
     def decode(self, value: Any, location: str) -> Any:
-        """The decoded value. Raises FieldError with the code of the field."""
+        """Return the decoded value. Raises FieldError with the code of the field."""
         try:
             return self.check.decode(value, location)
         except FieldError as error:
             raise error.within(self.code) from None
 
     def describe(self) -> Schema:
-        """The JSON schema of the check, with description and default."""
+        """Return the JSON schema of the check, with description and default."""
         schema = self.check.describe()
         if self.about:
             schema["description"] = self.about
@@ -86,7 +86,7 @@ class _Anything:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Kind:
-    """Any value of one kind, unchanged. type_: that of its values; json_type: its name in JSON schemas."""
+    """Any value of one type, unchanged. kind: its name in messages; json_type: its name in JSON schemas."""
 
     kind: str
     type_: type
@@ -120,7 +120,7 @@ class _Text:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Integer:
-    """An integer within bounds. takes_zero: False rejects 0 with a message of its own."""
+    """An integer within bounds. takes_zero: False rejects 0 with a separate message."""
 
     low: int
     high: int
@@ -135,14 +135,13 @@ class _Integer:
             return value
         if messages.kind_of(value) not in self.kinds:
             raise messages.wrong_type(value, self.kinds, location)
-        raise messages.invalid_value(self._refusal(value), location)
-
-    def _refusal(self, value: int) -> str:
         if not value and not self.takes_zero:
-            return f"a non-zero integer value lower than `{self.high}` was expected, but found a zero"
-        if value > self.high:
-            return f"value: `{value}` is too large to be deserialized, maximum value authorized is `{self.high}`"
-        return f"value: `{value}` is too small to be deserialized, minimum value authorized is `{self.low}`"
+            reason = f"a non-zero integer value lower than `{self.high}` was expected, but found a zero"
+        elif value > self.high:
+            reason = f"value: `{value}` is too large to be deserialized, maximum value authorized is `{self.high}`"
+        else:
+            reason = f"value: `{value}` is too small to be deserialized, minimum value authorized is `{self.low}`"
+        raise messages.invalid_value(reason, location)
 
     def describe(self) -> Schema:
         schema: Schema = {"type": "integer", "minimum": self.low if self.takes_zero else 1}
@@ -164,7 +163,7 @@ class _Number:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Array:
-    """A list whose elements pass one check. length: the exact number of elements, None for any; bound: the most of them."""
+    """A list whose elements pass one check. length: the exact number of elements, None for any; bound: the most elements."""
 
     check: Check
     length: int | None = None
@@ -222,7 +221,7 @@ class _OneOf:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Nullable:
-    """null, or what a check accepts. Messages do not mention null."""
+    """null, or a value that a check accepts. Messages do not mention null."""
 
     check: Check
 
@@ -258,7 +257,7 @@ class _Parsed:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _ObjectOr:
-    """Objects pass the first check, all else the second one, whose messages name the accepted kinds."""
+    """Objects pass the first check; other values pass the second one, whose messages name the accepted kinds."""
 
     objects: Check
     others: Check
@@ -281,29 +280,26 @@ class _Object:
     fields: Mapping[str, Field]
     immutable: Mapping[str, str] = field(default_factory=dict)
     is_open: bool = False
-    # Derived from the fields once, because every body needs them: position in the order, required names, defaults.
-    _places: Mapping[str, int] = field(init=False)
-    _required: tuple[str, ...] = field(init=False)
-    _defaults: Mapping[str, Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_places", {name: place for place, name in enumerate(self.fields)})
-        object.__setattr__(self, "_required", tuple(name for name, each in self.fields.items() if each.required))
-        object.__setattr__(self, "_defaults", {name: each.default for name, each in self.fields.items()
-                                               if each.default is not ABSENT})
 
     def decode(self, value: Any, location: str) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise messages.wrong_type(value, (OBJECT,), location)
         given: dict[str, Any] = {}
         for name, member in value.items():
-            if name not in self.fields:
-                if self.is_open:
-                    continue
+            declared = self.fields.get(name)
+            if declared is not None:
+                given[name] = declared.decode(member, f"{location}.{name}")
+            elif not self.is_open:
                 raise self._refused(name, location)
-            given[name] = self.fields[name].decode(member, f"{location}.{name}")
-        self._check_required(given, location)
-        return self._in_order(given)
+        decoded: dict[str, Any] = {}
+        for name, declared in self.fields.items():
+            if name in given:
+                decoded[name] = given[name]
+            elif declared.required:
+                raise FieldError(f"Missing field `{name}`{messages.inside(location)}", declared.missing_code)
+            elif declared.default is not ABSENT:
+                decoded[name] = declared.default
+        return decoded
 
     def _refused(self, name: str, location: str) -> FieldError:
         where, names = messages.inside(location), tuple(self.fields)
@@ -311,15 +307,6 @@ class _Object:
             return FieldError(f"Immutable field `{name}`{where}: {messages.one_of(names)}", self.immutable[name])
         hint = messages.did_you_mean(name, names)
         return FieldError(f"Unknown field `{name}`{where}: {hint}{messages.one_of(names)}")
-
-    def _check_required(self, given: Mapping[str, Any], location: str) -> None:
-        for name in self._required:
-            if name not in given:
-                raise FieldError(f"Missing field `{name}`{messages.inside(location)}", self.fields[name].missing_code)
-
-    def _in_order(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        decoded = {**self._defaults, **given}
-        return {name: decoded[name] for name in sorted(decoded, key=self._places.__getitem__)}
 
     def describe(self) -> Schema:
         schema: Schema = {"type": "object"}
@@ -361,12 +348,12 @@ def map_of(check: Check) -> Check:
 
 
 def one_of(*names: str, unlisted: tuple[str, ...] = ()) -> Check:
-    """One of some strings, which messages list in this order. unlisted: further ones, which messages do not list."""
+    """One of some strings, which messages list in this order. unlisted: additional strings, which messages do not list."""
     return _OneOf(names, unlisted)
 
 
 def nullable(check: Check) -> Check:
-    """null, or what the check accepts."""
+    """null, or a value that the check accepts."""
     return _Nullable(check)
 
 
@@ -388,7 +375,7 @@ def object_of(
 
 
 def decode_value(value: Any, check: Check, *, code: str = BAD_REQUEST) -> Any:
-    """Decode a whole body. Raises ApiError with the code of the faulty field, by default `code`."""
+    """Decode a whole body. Raises ApiError with the code of the faulty field, or `code` if the field has no code."""
     try:
         return check.decode(value, "")
     except FieldError as error:
@@ -404,4 +391,7 @@ def decode_body(
     is_open: bool = False,
 ) -> dict[str, Any]:
     """Decode a body that is an object with declared members. Raises ApiError as decode_value()."""
-    return decode_value(value, object_of(fields, immutable=immutable, is_open=is_open), code=code)
+    try:
+        return _Object(fields, immutable or {}, is_open).decode(value, "")
+    except FieldError as error:
+        raise ApiError(error.code or code, error.message) from None

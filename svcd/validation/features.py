@@ -1,4 +1,4 @@
-"""The experimental features: flags, titles in messages, and the error while one is off."""
+"""The experimental features: flags, titles in messages, and the error for a disabled feature."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ _DISCUSSIONS = "https://github.com/orgs/svc/discussions"
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One feature. title: its name in messages; link: where it is discussed."""
+    """One feature. title: its name in messages; link: the page of its discussion."""
 
     title: str
     link: str
@@ -39,12 +39,12 @@ FEATURES: dict[str, Feature] = {  # flag: feature, in the order of answers and m
     "renderRoute": _feature("render_route", 888),
     "tasksStreamingRoute": _feature("tasks_streaming_route", 889),
 }
-# Personalization is switched by a launch option, so it has no flag of its own.
+# A launch option enables personalization instead of a flag.
 PERSONALIZATION = _feature("personalization", 866)
 
 
 def not_enabled(feature: Feature, action: str) -> ApiError:
-    """The error feature_not_enabled. action: what its message begins with, such as "Using the /network route"."""
+    """Return the error feature_not_enabled. action: the start of its message, such as "Using the /network route"."""
     return ApiError(
         "feature_not_enabled",
         f"{action} requires enabling the `{feature.title}` experimental feature. See {feature.link}",

@@ -17,17 +17,17 @@ INTEGER = "an integer"
 U64_MAX = 2**64 - 1
 _I64_MIN = -(2**63)
 
-# (bytes of an unknown name, typos allowed in a suggestion for at most so many bytes); longer names allow 5.
+# (most bytes of an unknown name, typos allowed in a suggestion for it); longer names allow 5.
 _TYPOS_BY_LENGTH = ((3, 0), (7, 1), (12, 2), (17, 3), (24, 4))
 _MOST_TYPOS = 5
 _NEAR_TYPOS = 2
 
-# Messages show at most so many characters of a received value, which may have megabytes.
+# Messages show at most MOST_SHOWN characters of a received value, which may have megabytes.
 MOST_SHOWN = 10_000
 
 
 class FieldError(ValueError):
-    """A rejected value. code: that of the nearest enclosing field that has one; None while none is known."""
+    """A rejected value. code: of the nearest enclosing field with a code; None while unknown."""
 
     def __init__(self, message: str, code: str | None = None) -> None:
         super().__init__(message)
@@ -35,31 +35,27 @@ class FieldError(ValueError):
         self.code = code
 
     def within(self, code: str | None) -> FieldError:
-        """This error, with the code of the enclosing field if it has none yet."""
+        """Set the code of the enclosing field unless the error already has a code, and return the error."""
         self.code = self.code or code
         return self
 
 
 def kind_of(value: Any) -> str:
-    """The kind of a value, one of KINDS. Integers beyond 64 bits are numbers, as JSON is read here."""
+    """Return the kind of a value, one of KINDS. Integers beyond 64 bits are numbers, as JSON is read here."""
     if isinstance(value, bool):
         return BOOLEAN
     if isinstance(value, int):
-        return _kind_of_integer(value)
+        if not _I64_MIN <= value <= U64_MAX:
+            return NUMBER
+        return POSITIVE if value >= 0 else NEGATIVE
     for type_, kind in ((str, STRING), (list, ARRAY), (dict, OBJECT), (float, NUMBER)):
         if isinstance(value, type_):
             return kind
     return NULL
 
 
-def _kind_of_integer(value: int) -> str:
-    if not _I64_MIN <= value <= U64_MAX:
-        return NUMBER
-    return POSITIVE if value >= 0 else NEGATIVE
-
-
 def expected(kinds: Iterable[str]) -> str:
-    """Accepted kinds as a phrase: in the order of KINDS, integers merged, joined with commas and "or"."""
+    """Return accepted kinds as a phrase: in the order of KINDS, integers merged, joined with commas and "or"."""
     accepted = set(kinds)
     wanted = [kind for kind in KINDS if kind in accepted]
     if NUMBER in wanted:
@@ -73,13 +69,13 @@ def expected(kinds: Iterable[str]) -> str:
 
 
 def found(value: Any) -> str:
-    """Kind and JSON of a received value: "a string: `\"x\"`"; for null the kind alone."""
+    """Return kind and JSON of a received value: "a string: `\"x\"`"; for null the kind alone."""
     kind = kind_of(value)
     return NULL if kind == NULL else f"{kind}: `{json_excerpt(value)}`"
 
 
 def json_excerpt(value: Any) -> str:
-    """The JSON text of a received value, cut off after MOST_SHOWN characters."""
+    """Return the JSON text of a received value, cut off after MOST_SHOWN characters."""
     text = dumps_begin(value, MOST_SHOWN + 1)
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
@@ -105,23 +101,24 @@ def name_list(names: Iterable[str]) -> str:
 
 
 def wrong_type(value: Any, kinds: Iterable[str], location: str) -> FieldError:
-    """The error for a value of a kind that is not accepted."""
+    """Return the error for a value of a kind that is not accepted."""
     return FieldError(f"Invalid value type{at(location)}: expected {expected(kinds)}, but found {found(value)}")
 
 
 def unknown_value(value: str, accepted: Sequence[str], location: str) -> FieldError:
-    """The error for a string that is not one of the accepted ones."""
+    """Return the error for a string that is not an accepted one."""
     return FieldError(f"Unknown value `{value}`{at(location)}: {did_you_mean(value, accepted)}{one_of(accepted)}")
 
 
 def invalid_value(reason: str, location: str) -> FieldError:
-    """The error for a value of the right kind that is rejected for another reason."""
+    """Return the error for a value of the right kind that is rejected for another reason."""
     return FieldError(f"Invalid value{at(location)}: {reason}")
 
 
 def did_you_mean(name: str, accepted: Iterable[str]) -> str:
-    """"did you mean `x`? " with the nearest accepted name within the allowed typos; "" if there is none."""
-    allowed = _allowed_typos(name)
+    """Return "did you mean `x`? " with the nearest accepted name within the allowed typos; "" without a near name."""
+    length = len(name.encode("utf-8", "surrogatepass"))
+    allowed = next((typos for most, typos in _TYPOS_BY_LENGTH if length <= most), _MOST_TYPOS)
     if not allowed:
         return ""
     best, nearest = allowed + 1, ""
@@ -132,39 +129,29 @@ def did_you_mean(name: str, accepted: Iterable[str]) -> str:
     return f"did you mean `{nearest}`? " if nearest else ""
 
 
-def _allowed_typos(name: str) -> int:
-    length = len(name.encode("utf-8", "surrogatepass"))
-    return next((typos for most, typos in _TYPOS_BY_LENGTH if length <= most), _MOST_TYPOS)
-
-
 def is_near(given: str, known: str) -> bool:
-    """May a name from elsewhere, as of an embedder, be meant by another one? At most two edits lead from one to the other."""
+    """Return whether a given name (as of an embedder) may mean a known one: at most two edits apart."""
     return edit_distance(given, known) <= _NEAR_TYPOS
 
 
 def edit_distance(left: str, right: str) -> int:
-    """Damerau-Levenshtein distance in characters: swapped neighbours are one edit, and may be edited further."""
+    """Return the Damerau-Levenshtein distance in characters: swapped neighbours are one edit, and may be edited further.
+
+    The matrix of distances has a border of `far` before its first row and column.
+    """
     far = len(left) + len(right)
     if abs(len(left) - len(right)) > _MOST_TYPOS:
         return far  # no suggestion allows this many, and unknown names may be very long
     rows = [[far] * (len(right) + 2), [far, *range(len(right) + 1)]]
     last_row_of: dict[str, int] = {}
     for i, char in enumerate(left, 1):
-        rows.append(_next_row(rows, last_row_of, i, char, right, far))
+        row, above, last_match = [far, i], rows[-1], 0
+        for j, other in enumerate(right, 1):
+            k, m = last_row_of.get(other, 0), last_match
+            swap = rows[k][m] + (i - k - 1) + 1 + (j - m - 1)
+            row.append(min(above[j] + (char != other), above[j + 1] + 1, row[j] + 1, swap))
+            if char == other:
+                last_match = j
+        rows.append(row)
         last_row_of[char] = i
     return rows[-1][-1]
-
-
-def _next_row(
-    rows: list[list[int]], last_row_of: dict[str, int], i: int, char: str, right: str, far: int
-) -> list[int]:
-    """Row i of the matrix of distances, which has a border of `far` before its first row and column."""
-    row, above = [far, i], rows[-1]
-    last_match = 0
-    for j, other in enumerate(right, 1):
-        k, m = last_row_of.get(other, 0), last_match
-        swap = rows[k][m] + (i - k - 1) + 1 + (j - m - 1)
-        row.append(min(above[j] + (char != other), above[j + 1] + 1, row[j] + 1, swap))
-        if char == other:
-            last_match = j
-    return row

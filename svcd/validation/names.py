@@ -1,4 +1,4 @@
-"""Index uids and patterns of them, UUIDs, and locales: their forms, and the messages for texts that are none."""
+"""Index uids and index uid patterns, UUIDs, and locales: their syntax, and the messages for invalid texts."""
 from __future__ import annotations
 
 import re
@@ -12,7 +12,7 @@ _UID = re.compile(rf"[A-Za-z0-9_-]{{1,{_LONGEST_UID}}}", re.ASCII)
 
 
 def parse_index_uid(text: str) -> str:
-    """The text itself if it is a valid index uid. Raises ValueError(reason)."""
+    """Return the text itself if it is a valid index uid. Raises ValueError(reason)."""
     if _UID.fullmatch(text):
         return text
     raise ValueError(
@@ -22,7 +22,7 @@ def parse_index_uid(text: str) -> str:
 
 
 def parse_index_uid_pattern(text: str) -> str:
-    """The text itself if it is an index uid, a prefix of index uids followed by `*`, or `*`. Raises ValueError(reason)."""
+    """Return the text if it is an index uid, a prefix of index uids followed by `*`, or `*`. Raises ValueError(reason)."""
     beginning = text.removesuffix("*")
     if text == "*" or _UID.fullmatch(beginning):
         return text
@@ -33,7 +33,7 @@ def parse_index_uid_pattern(text: str) -> str:
 
 
 def checked_index_uid(text: str) -> str:
-    """The index uid in the path of a request. Raises ApiError invalid_index_uid."""
+    """Check the index uid in the path of a request. Raises ApiError invalid_index_uid."""
     try:
         return parse_index_uid(text)
     except ValueError as error:
@@ -54,45 +54,33 @@ _MOST_BYTES = len(_PREFIX) + _DIGITS + len(_GROUPS) - 1
 
 
 def parse_uuid(text: str) -> str:
-    """The UUID in lower case with hyphens. Raises ValueError(reason).
+    """Return the UUID in lower case with hyphens. Raises ValueError(reason).
 
     Accepts `8-4-4-4-12` digits, 32 digits, and both in braces or after `urn:uuid:`.
     """
-    body, begin = _body(text)
-    groups = body.split("-")
-    if len(groups) == 1 and len(body) == _DIGITS and not _FOREIGN.search(body):
-        ends = [sum(_GROUPS[:count]) for count in range(len(_GROUPS) + 1)]
-        groups = [body[start:end] for start, end in zip(ends, ends[1:])]
-    if reason := _fault(text, body, begin, groups):
-        raise ValueError(reason)
-    return "-".join(groups).lower()
-
-
-def _body(text: str) -> tuple[str, int]:
-    """(text without braces or prefix, bytes before it)."""
+    body, begin = text, 0  # the text without braces or prefix, and the bytes before it
     if text.startswith("{") and text.endswith("}"):
-        return text[1:-1], 1
-    if text.startswith(_PREFIX):
-        return text[len(_PREFIX):], len(_PREFIX)
-    return text, 0
-
-
-def _fault(text: str, body: str, begin: int, groups: list[str]) -> str:
-    """What is wrong with a text; "" for nothing."""
+        body, begin = text[1:-1], 1
+    elif text.startswith(_PREFIX):
+        body, begin = text[len(_PREFIX):], len(_PREFIX)
     size = len(text.encode("utf-8", "surrogatepass"))
-    if size > _MOST_BYTES:  # no need to look at its characters
-        return f"invalid length: found {size}"
+    if size > _MOST_BYTES:  # no need to read its characters
+        raise ValueError(f"invalid length: found {size}")
     if foreign := _FOREIGN.search(body):
         place = begin + len(body[:foreign.start()].encode("utf-8", "surrogatepass"))
-        return f"invalid character: found `{foreign[0]}` at {place}"
+        raise ValueError(f"invalid character: found `{foreign[0]}` at {place}")
+    groups = body.split("-")
     if len(groups) == 1:
-        return f"invalid length: found {size}"
+        if len(body) != _DIGITS:
+            raise ValueError(f"invalid length: found {size}")
+        ends = [sum(_GROUPS[:count]) for count in range(len(_GROUPS) + 1)]
+        groups = [body[start:end] for start, end in zip(ends, ends[1:])]
     if len(groups) != len(_GROUPS):
-        return f"invalid group count: expected {len(_GROUPS)}, found {len(groups)}"
-    for place, (group, length) in enumerate(zip(groups, _GROUPS)):
+        raise ValueError(f"invalid group count: expected {len(_GROUPS)}, found {len(groups)}")
+    for number, (group, length) in enumerate(zip(groups, _GROUPS)):
         if len(group) != length:
-            return f"invalid group length in group {place}: expected {length}, found {len(group)}"
-    return ""
+            raise ValueError(f"invalid group length in group {number}: expected {length}, found {len(group)}")
+    return "-".join(groups).lower()
 
 
 uuid = parsed(string, parse_uuid)
@@ -100,8 +88,8 @@ uuid = parsed(string, parse_uuid)
 
 # Locales: languages by their codes of ISO 639-1 or 639-3 (docs/text-analysis.md#languages)
 
-# In the order of messages about JSON bodies: codes of two letters, then those of three letters of the same languages, then one
-# that has no short form.
+# In the order of messages about JSON bodies: codes of two letters, the codes of three letters of the same languages, and one
+# language without a short code.
 LOCALES = tuple("""
     af ak am ar az be bn bg ca cs da de el en eo et fi fr gu he hi hr hu hy id it jv ja kn ka km ko la lv lt
     ml mr mk my ne nl nb or pa fa pl pt ro ru si sk sl sn es sr sv ta te tl th tk tr uk ur uz vi yi zh zu
@@ -120,12 +108,12 @@ locale = one_of(*LOCALES)
 
 
 def long_form(code: str) -> str:
-    """The three-letter code of a language, from either of its codes."""
+    """Return the three-letter code of a language, given either of its codes."""
     return _LONG_FORMS.get(code, code)
 
 
 def parse_locale(text: str) -> str:
-    """A locale in a query string. Raises ValueError(reason)."""
+    """Parse a locale in a query string. Raises ValueError(reason)."""
     if text in LOCALES:
         return text
     raise ValueError(f"Unsupported locale `{text}`, expected one of {_QUERY_ORDER}")

@@ -38,7 +38,7 @@ class Param:
     """One query parameter.
 
     parse: text -> value; raises ValueError(reason).
-    code, missing_code: error codes when it is faulty or missing; None for that of the whole query string.
+    code, missing_code: error codes when it is faulty or missing; None for the code of the whole query string.
     bound: of the elements of a list.
     """
 
@@ -59,7 +59,7 @@ class Param:
         return cls(parse, code, is_list=True, takes_star=takes_star, **others)
 
     def decode(self, name: str, text: str) -> Any:
-        """The value of the parameter. Raises FieldError, which names `name`, or `name[1]` in a list."""
+        """Return the value of the parameter. Raises FieldError, which names `name`, or `name[1]` in a list."""
         if not self.is_list:
             return self._parsed(name, text)
         if self.takes_star and text == STAR:
@@ -82,7 +82,7 @@ class Param:
             raise FieldError(f"Invalid value in parameter `{place}`: {error}", self.code) from None
 
     def describe(self, name: str) -> Schema:
-        """The parameter object of the OpenAPI document."""
+        """Return the parameter object of the OpenAPI document."""
         schema = dict(_SCHEMAS.get(self.parse, self.schema))
         if self.is_list:
             schema = {"type": "array", "items": schema, **({} if self.bound is None else {"maxItems": self.bound.most})}
@@ -95,12 +95,12 @@ class Param:
 
 
 def text(value: str) -> str:
-    """Any text, unchanged."""
+    """Return any text, unchanged."""
     return value
 
 
 def positive_integer(value: str) -> int:
-    """An integer from 0 to 2^64 - 1."""
+    """Parse an integer from 0 to 2^64 - 1."""
     digits = value.removeprefix("+").lstrip("0") or "0"
     # 2^64 - 1 has 20 digits; int() of a much longer text would be slow.
     if _POSITIVE.fullmatch(value) and len(digits) <= 20 and int(digits) <= U64_MAX:
@@ -109,21 +109,21 @@ def positive_integer(value: str) -> int:
 
 
 def number(value: str) -> float:
-    """A floating point number, in decimal or scientific notation."""
+    """Parse a floating point number, in decimal or scientific notation."""
     if _NUMBER.fullmatch(value):
         return float(value)
     raise ValueError(f"could not parse `{value}` as a number")
 
 
 def boolean(value: str) -> bool:
-    """`true` or `false`, in lower case."""
+    """Parse `true` or `false`, in lower case."""
     if value in _BOOLEANS:
         return _BOOLEANS[value]
     raise ValueError(f"could not parse `{value}` as a boolean, expected either `true` or `false`")
 
 
 def choice(*accepted: str) -> Parse:
-    """A parser that accepts one of some texts, which messages list in this order."""
+    """Return a parser that accepts one of some texts, which messages list in this order."""
 
     def parse(value: str) -> str:
         if value not in accepted:
@@ -134,7 +134,7 @@ def choice(*accepted: str) -> Parse:
 
 
 def one_character(value: str) -> str:
-    """A text of exactly one character."""
+    """Accept a text of exactly one character."""
     if len(value) == 1:
         return value
     if not value:
@@ -153,26 +153,20 @@ _SCHEMAS: Mapping[Parse, Schema] = {
 def decode_query(query: str, params: Mapping[str, Param], *, code: str = BAD_REQUEST) -> dict[str, Any]:
     """Decode a raw query string: {name: value} of all declared parameters, absent ones with their default.
 
-    Of a parameter given twice the last text counts, checked at the place of the first.
-    Raises ApiError with the code of the faulty parameter, by default `code`.
+    If a parameter is given twice, its last text counts, checked at the place of the first.
+    Raises ApiError with the code of the faulty parameter, or `code` if it has no code.
     """
     texts = dict(parse_qsl(query, keep_blank_values=True, errors="replace"))
+    given: dict[str, Any] = {}
     try:
-        given = {name: _known(name, params).decode(name, value) for name, value in texts.items()}
-        _check_required(given, params)
+        for name, value in texts.items():
+            if name not in params:
+                hint = messages.did_you_mean(name, params)
+                raise FieldError(f"Unknown parameter `{name}`: {hint}{messages.one_of(params)}")
+            given[name] = params[name].decode(name, value)
+        for name, param in params.items():
+            if param.required and name not in given:
+                raise FieldError(f"Missing parameter `{name}`", param.missing_code)
     except FieldError as error:
         raise ApiError(error.code or code, error.message) from None
     return {name: given.get(name, param.default) for name, param in params.items()}
-
-
-def _known(name: str, params: Mapping[str, Param]) -> Param:
-    if name in params:
-        return params[name]
-    hint = messages.did_you_mean(name, params)
-    raise FieldError(f"Unknown parameter `{name}`: {hint}{messages.one_of(params)}")
-
-
-def _check_required(given: Mapping[str, Any], params: Mapping[str, Param]) -> None:
-    for name, param in params.items():
-        if param.required and name not in given:
-            raise FieldError(f"Missing parameter `{name}`", param.missing_code)

@@ -1,4 +1,4 @@
-"""Addresses of other services: which URLs and headers are valid, and how their secrets are masked.
+"""Addresses of other services: check URLs and headers, and mask their secrets.
 
 Nothing here resolves a name or connects.
 """
@@ -26,17 +26,28 @@ _CREDENTIALS = re.compile(r"(\s*[A-Za-z][A-Za-z0-9+.-]*:[/\\]*)([^/\\?#]*)@")
 
 
 def parse_url(text: str) -> str:
-    """The text itself if it is an absolute URL. Raises ValueError(reason)."""
+    """Return the text itself if it is an absolute URL. Raises ValueError(reason)."""
     match = _SCHEME.fullmatch(text.strip())
     if match is None:
         raise ValueError("relative URL without a base")
-    if match[1].lower() in _SPECIAL:
-        _check_authority(re.split(r"[/\\?#]", match[2].lstrip("/\\"), maxsplit=1)[0])
+    if match[1].lower() not in _SPECIAL:
+        return text
+    place = re.split(r"[/\\?#]", match[2].lstrip("/\\"), maxsplit=1)[0].rpartition("@")[2]
+    if place.startswith("["):
+        host, bracket, rest = place.partition("]")
+        host, port = host + bracket, rest.removeprefix(":")
+    else:
+        host, _, port = place.partition(":")
+    if not host:
+        raise ValueError("empty host")
+    _check_host(host)
+    if not _PORT.fullmatch(port) or int(port[:6] or "0") > 65535:
+        raise ValueError("invalid port number")
     return text
 
 
 def parse_web_url(text: str) -> str:
-    """The text itself if it is an absolute URL with the scheme http or https. Raises ValueError(reason)."""
+    """Return the text itself if it is an absolute URL with the scheme http or https. Raises ValueError(reason)."""
     parse_url(text)
     scheme = text.strip().partition(":")[0]
     if scheme.lower() not in _WEB:
@@ -44,85 +55,56 @@ def parse_web_url(text: str) -> str:
     return text
 
 
-def _check_authority(authority: str) -> None:
-    place = authority.rpartition("@")[2]
-    host, port = _host_and_port(place)
-    if not host:
-        raise ValueError("empty host")
-    _check_host(host)
-    if not _PORT.fullmatch(port) or int(port[:6] or "0") > 65535:
-        raise ValueError("invalid port number")
-
-
-def _host_and_port(place: str) -> tuple[str, str]:
-    if place.startswith("["):
-        host, bracket, rest = place.partition("]")
-        return host + bracket, rest.removeprefix(":")
-    host, _, port = place.partition(":")
-    return host, port
-
-
 def _check_host(host: str) -> None:
-    if host.startswith("["):
-        if not host.endswith("]") or not _is_address(socket.AF_INET6, host[1:-1]):
-            raise ValueError("invalid IPv6 address")
-        return
+    try:
+        if host.startswith("["):
+            socket.inet_pton(socket.AF_INET6, host[1:-1] if host.endswith("]") else "")
+            return
+    except OSError:
+        raise ValueError("invalid IPv6 address") from None
     if _FORBIDDEN_IN_DOMAINS.search(host):
         raise ValueError("invalid domain character")
-    # As in the URL standard: when the last label is a number the host must be an IPv4 address, in any of its notations.
-    if _NUMERIC_LABEL.fullmatch(host.removesuffix(".").rpartition(".")[2]) and not _is_old_ipv4(host):
-        raise ValueError("invalid IPv4 address")
-
-
-def _is_address(family: int, text: str) -> bool:
-    try:
-        socket.inet_pton(family, text)
-    except OSError:
-        return False
-    return True
-
-
-def _is_old_ipv4(text: str) -> bool:
-    try:
-        socket.inet_aton(text.removesuffix("."))
-    except OSError:
-        return False
-    return True
+    # As in the URL standard: when the last label is a number, the host must be an IPv4 address, in any of its notations.
+    if _NUMERIC_LABEL.fullmatch(host.removesuffix(".").rpartition(".")[2]):
+        try:
+            socket.inet_aton(host.removesuffix("."))
+        except OSError:
+            raise ValueError("invalid IPv4 address") from None
 
 
 # Headers that svcd sends
 
 
 def is_header_name(text: str) -> bool:
-    """True when a text is a valid name of a header."""
+    """Return whether a text is a valid name of a header."""
     return _HEADER_NAME.fullmatch(text) is not None
 
 
 def is_header_value(text: str) -> bool:
-    """True when a text is a valid value of a header."""
+    """Return whether a text is a valid value of a header."""
     return _HEADER_VALUE.fullmatch(text) is not None
 
 
 # Masking of secrets, in responses and in the log
 
-# Error messages repeat the answer of a service up to so many characters.
+# Error messages repeat at most _MOST_SHOWN characters of the answer of a service.
 _MOST_SHOWN = 10_000
-# A secret is masked where a service repeats it. Shorter words are none, and may be part of a sentence.
+# A secret is masked where a service repeats it. A shorter word is not treated as a secret: it may be part of a sentence.
 _LEAST_SECRET = 16
 _SECRET_HEADER = "authorization"  # alone, in any letter case (recorded behaviour)
 _BEARER = "Bearer "
 
 
 def shown_reply(text: str, *secrets: str) -> str:
-    """What a service answered, as messages repeat it: without the secrets, should it contain some, and not too long."""
-    for secret in sorted(secrets, key=len, reverse=True):  # one may contain another
+    """Return the answer of a service for messages: with secrets masked, and shortened."""
+    for secret in sorted(secrets, key=len, reverse=True):  # a secret may contain another
         if len(secret) >= _LEAST_SECRET:
             text = text.replace(secret, redacted_secret(secret))
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def redacted_secret(secret: str) -> str:
-    """A secret as responses show it: a few of its first characters, the more the longer it is."""
+    """Return a secret as responses show it: its first characters, more for longer secrets."""
     length = len(secret.encode("utf-8", "surrogatepass"))
     for below, shown, mask in ((10, 0, "XXX..."), (20, 2, "XXXX..."), (30, 3, "XXXXX...")):
         if length < below:
@@ -131,22 +113,22 @@ def redacted_secret(secret: str) -> str:
 
 
 def _first_bytes(text: str, count: int) -> str:
-    """The characters that fit into the first `count` bytes of UTF-8."""
+    """Return the characters that fit into the first `count` bytes of UTF-8."""
     return text.encode("utf-8", "surrogatepass")[:count].decode("utf-8", "ignore")
 
 
 def redacted_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Headers of a webhook as responses show them: `Authorization` is masked, but for `Bearer `."""
-    return {name: _redacted_value(value) if name.lower() == _SECRET_HEADER else value for name, value in headers.items()}
-
-
-def _redacted_value(value: str) -> str:
-    scheme = _BEARER if value.startswith(_BEARER) else ""
-    return scheme + redacted_secret(value.removeprefix(scheme))
+    """Return headers of a webhook as responses show them: `Authorization` is masked, except `Bearer `."""
+    shown = dict(headers)
+    for name, value in headers.items():
+        if name.lower() == _SECRET_HEADER:
+            scheme = _BEARER if value.startswith(_BEARER) else ""
+            shown[name] = scheme + redacted_secret(value.removeprefix(scheme))
+    return shown
 
 
 def redacted_url(url: str) -> str:
-    """A URL with masked user and password: services take their token as either."""
+    """Return a URL with masked user and password, because services take their token as either."""
     match = _CREDENTIALS.match(url)
     if match is None:
         return url

@@ -50,6 +50,6 @@ def test_the_documentation_has_all_bounds() -> None:
     text = (Path(__file__).parents[2] / "docs" / "search.md").read_text()
     table = text[text.index("\n## Bounds"):text.index("\n## Long pages")]
     found = [bound.most for bound in vars(bounds).values() if isinstance(bound, Bound)]
-    assert len(found) == 6
+    assert len(found) == 7
     for most in (*found, bounds.FILTER_COST):
         assert f"| {most:,} |" in table, most
