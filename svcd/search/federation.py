@@ -5,7 +5,7 @@ wait for remotes, merge the lists of all indexes and remotes, and cut the page.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -25,7 +25,7 @@ from svcd.search.request import Embed, Federation, IndexedQuery, Reranking, Sear
 from svcd.search.search import Kind, Search, Timer, ranking_limits, required_hits, start_clocks
 
 if TYPE_CHECKING:
-    from svcd.search.remote_hits import RemoteHit, Remotes
+    from svcd.search.remote_hits import RemoteHit, RemoteResult, Remotes
 
 # The most hits that the queries of a request may rank together, because all are held until they are merged. A single query of
 # each index is always allowed.
@@ -77,10 +77,7 @@ def federated(
     lists += [each.hits for each in remote_results]
     kept, rejected = _split_distinct(merged(lists), federation.distinct if len(lists) > 1 else None)
     for hit in rejected:
-        if isinstance(hit, MergedHit):
-            facets.reject(hit.source.query.indexed.index_uid, hit.source.reader, hit.hit.docid)
-        else:
-            facets.reject_remote(hit.index_uid, hit.parts())
+        _reject(hit, facets)
     first, end = federation.window
     pins: list[tuple[int, MergedHit | RemoteHit]] = [pin for each in found for pin in each.pins()]
     pins += [pin for each in remote_results for pin in each.pins()]
@@ -94,12 +91,17 @@ def federated(
     page = kept[first:end]
     total += sum(each.total for each in remote_results) - len(rejected)
     semantic_hits = sum(hit.is_semantic for hit in page) if any(each.found.is_semantic for each in found) else None
-    vectors: dict[int, Sequence[float]] = {number: vector for each in remote_results
-                                           for number, vector in each.query_vectors.items()}
-    vectors |= {result.query.position: result.found.vector for result in found
-                if result.query.indexed.query.retrieve_vectors and result.found.vector is not None}
     return SearchResult(pages.texts(page), federation.pagination(total), facets.counted, semantic_hits,
-                        dict(sorted(vectors.items())))
+                        _query_vectors(found, remote_results))
+
+
+def _query_vectors(results: Iterable[QueryResult], remotes: Iterable[RemoteResult]) -> Mapping[int, Sequence[float]]:
+    """Return query number -> its vector, for queries that retrieve vectors."""
+    vectors: dict[int, Sequence[float]] = {number: vector for each in remotes for number, vector in each.query_vectors.items()}
+    for each in results:
+        if each.query.indexed.query.retrieve_vectors and each.found.vector is not None:
+            vectors[each.query.position] = each.found.vector
+    return dict(sorted(vectors.items()))
 
 
 @contextmanager
@@ -164,6 +166,14 @@ def _deduplicated(hits: Iterable[MergedHit]) -> Iterator[MergedHit]:
 
 
 # All lists
+
+
+def _reject(hit: MergedHit | RemoteHit, facets: FederatedFacets) -> None:
+    """Subtract a hit that `distinct` rejected from the facets."""
+    if isinstance(hit, MergedHit):
+        facets.reject(hit.source.query.indexed.index_uid, hit.source.reader, hit.hit.docid)
+    else:
+        facets.reject_remote(hit.index_uid, hit.parts())
 
 
 def _split_distinct(hits: Iterable[H], field: str | None, limit: int | None = None) -> tuple[list[H], list[H]]:

@@ -33,7 +33,7 @@ DEFAULT_CUTOFF_MS = 1500
 _FORMATTING_PERCENT = 75
 
 _LOCAL = "execute local search"  # the name of the tracing span
-# Starts a clock for a number of milliseconds; returns a predicate: has the time passed?
+# Starts a clock for a number of milliseconds; returns a predicate: whether the time has passed.
 Timer = Callable[[int], Callable[[], bool]]
 
 
@@ -158,7 +158,8 @@ def cutoff_ms(reader: Reader) -> int:
 
 
 def start_clocks(reader: Reader, timer: Timer) -> tuple[Callable[[], bool], FormattingBudget]:
-    """Start the time of a search; return (a predicate: has it passed?, the budget for formatting, which ends earlier)."""
+    """Start the clocks of a search; return (a predicate: whether its time has passed, the budget for formatting, which ends
+    earlier)."""
     cutoff = cutoff_ms(reader)
     return timer(cutoff), FormattingBudget(timer(cutoff * _FORMATTING_PERCENT // 100))
 
