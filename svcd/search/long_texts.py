@@ -227,8 +227,10 @@ class LongText:
                 missing -= token.kind is WORD
                 if not missing:
                     break
-        if self._is_inside_word(start) and tokens and not may_cut(tokens[0].script):
-            tokens[0].lemma = ""
+        before = self._character_start(max(start - _MAX_BOUNDARY_DISTANCE, 0))
+        if (start - before >= _MAX_BOUNDARY_DISTANCE and tokens and not may_cut(tokens[0].script)
+                and self._boundaries.isdisjoint(self.part(before, start))):
+            tokens[0].lemma = ""  # no boundary is near: the piece begins inside a word
         for match in self._words.find(tokens):
             first, last = tokens[match.first_token], tokens[match.last_token]
             if first.start < end:
@@ -244,24 +246,17 @@ class LongText:
         number, last_end = 0, None
         for match in self.matches:
             if last_end is not None:
-                words = self._count_words(last_end, match.first_token, size + MAX_DISTANCE)
-                if words is None:
-                    return
+                words = 0
+                for token in self._tokens_from(last_end, match.first_token):
+                    if not self._budget.allows(token.end - token.start):
+                        return
+                    words += token.kind is WORD
+                    if words >= size + MAX_DISTANCE:
+                        break
                 number += words
             yield match._replace(first_word=number, last_word=number + match.words - 1)
             number += match.words
             last_end = match.last_token
-
-    def _count_words(self, start: int, end: int, limit: int) -> int | None:
-        """Count the words between two places, up to `limit`; return None when the budget is used up."""
-        count = 0
-        for token in self._tokens_from(start, end):
-            if not self._budget.allows(token.end - token.start):
-                return None
-            count += token.kind is WORD
-            if count >= limit:
-                break
-        return count
 
     # Tokens
 
@@ -280,18 +275,14 @@ class LongText:
         """Count the characters without a script at the start of a part that belong to the group before, in another script."""
         if not start or part[:1].isalpha():
             return 0
-        first, before = groups(part)[:1], self._script_before(start)
+        first, before = groups(part)[:1], OTHER  # before: the script of the group that ends at the start, if it is near
+        for distance in (_NEAR, _MAX_BOUNDARY_DISTANCE):
+            before = groups(self.part(self._character_start(max(start - distance, 0)), start))[-1].script
+            if before != OTHER:
+                break
         if not first or before in (OTHER, first[0].script):
             return 0
         return next((number for number, character in enumerate(part) if script_of(character) not in (OTHER, ARMENIAN)), 0)
-
-    def _script_before(self, place: int) -> str:
-        """Return the script of the group that ends at a place; OTHER if no character with a script is near."""
-        for distance in (_NEAR, _MAX_BOUNDARY_DISTANCE):
-            found = groups(self.part(self._character_start(max(place - distance, 0)), place))
-            if found[-1].script != OTHER:
-                return found[-1].script
-        return OTHER
 
     def _tokens_from(self, start: int, end: int | None = None) -> Iterator[Token]:
         """Yield the tokens from a token boundary on, read in pieces that grow."""
@@ -341,10 +332,6 @@ class LongText:
             place -= 1
         return place
 
-    def _is_inside_word(self, place: int) -> bool:
-        """Return whether no boundary is near a place where a piece begins."""
-        start = self._character_start(max(place - _MAX_BOUNDARY_DISTANCE, 0))
-        return place - start >= _MAX_BOUNDARY_DISTANCE and self._boundaries.isdisjoint(self.part(start, place))
     # Languages
 
     def _language(self, group: str, script: str) -> str | None:
