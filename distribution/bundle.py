@@ -1,9 +1,9 @@
-"""The files of svcd and of the packages that it needs, as far as they are plain Python, from the environment that runs this.
+"""Collect the files of svcd and of the plain Python packages that it needs, from the environment that runs this.
 
-What is left out, and what it costs:
-- compiled packages (brotli, pyroaring): they run only with the Python and on the machine that they were made for. svcd has a
-  replacement for each, and uses those that are installed beside it.
-- tzdata: another package names it for functions that svcd does not call.
+Two kinds of packages are left out:
+- compiled packages (brotli, pyroaring): they run only with one version of Python and on one kind of machine. svcd has a replacement
+  for each, and uses a package that is installed beside it.
+- tzdata: dateutil requires it for functions that svcd does not call.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pip._vendor.packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parent.parent
 # tzdata: time zones by name in dateutil, which parsing dates does not use.
 NOT_NEEDED = frozenset(("tzdata",))
-# Of a package's metadata only what says whose it is: name, version, licences.
+# The metadata of a package that a bundle contains: name, version, licences.
 _METADATA = re.compile(r"[^/]+\.dist-info/(METADATA|(licenses/.*)?(LICEN[CS]E|COPYING|NOTICE|AUTHORS)[^/]*)", re.IGNORECASE)
 
 Files = dict[str, bytes]  # path in the bundle, with slashes -> content
@@ -28,7 +28,7 @@ class MissingPackage(RuntimeError):
 
 
 def files() -> Files:
-    """All files: modules and data, in order of their paths."""
+    """Return all files, modules and data, in order of their paths."""
     found = dict(own_files())
     for package in sorted(packages(), key=lambda package: package.name):
         found.update(_files_of(package))
@@ -36,7 +36,7 @@ def files() -> Files:
 
 
 def own_files() -> Iterator[tuple[str, bytes]]:
-    """Those of svcd itself, modules and data."""
+    """Yield the files of svcd itself, modules and data."""
     for path in (ROOT / "svcd").rglob("*"):
         if path.is_file() and path.suffix != ".pyc":
             yield path.relative_to(ROOT).as_posix(), path.read_bytes()
@@ -44,7 +44,7 @@ def own_files() -> Iterator[tuple[str, bytes]]:
 
 
 def packages() -> list[Distribution]:
-    """The packages that svcd needs, directly or not, without those that are compiled or not needed. Raises MissingPackage."""
+    """Return the plain Python packages that svcd needs, directly or indirectly. Raises MissingPackage."""
     seen: dict[str, Distribution] = {}
     waiting = _requirements(distribution("svcd"))
     while waiting:
@@ -60,7 +60,7 @@ def packages() -> list[Distribution]:
 
 
 def _requirements(package: Distribution) -> list[str]:
-    """The names of what a package needs here, without extras."""
+    """Return the names of the packages that a package requires here, without extras."""
     wanted = [Requirement(text) for text in package.requires or ()]
     return [_normal(each.name) for each in wanted if each.marker is None or each.marker.evaluate({"extra": ""})]
 

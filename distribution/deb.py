@@ -20,12 +20,12 @@ from svcd.cli.main import COMMAND
 
 NAME = f"svcd_{__version__}_all.deb"
 SCRIPTS = ("postinst", "prerm", "postrm")
-_UNIT = {  # line of examples/svcd.service: what the package has instead
+_UNIT = {  # line of examples/svcd.service: its replacement in the package
     "ExecStart=svcd ": "ExecStart=/usr/bin/svcd ",
     # A user of the package owns the data, also while the service does not run.
     "DynamicUser=yes\n": "User=svcd\n",
 }
-_COMPLETIONS = {  # shell: where its completions lie
+_COMPLETIONS = {  # shell: path of its completions
     "bash": "usr/share/bash-completion/completions/svcd",
     "zsh": "usr/share/zsh/vendor-completions/_svcd",
     "fish": "usr/share/fish/vendor_completions.d/svcd.fish",
@@ -42,7 +42,7 @@ class Entry(NamedTuple):
 
 
 def build(files: Files) -> bytes:
-    """The content of the package. files: of the bundle."""
+    """Return the content of the package. files: the files of the bundle."""
     entries = package_files(files)
     return _ar({
         "debian-binary": b"2.0\n",
@@ -52,7 +52,7 @@ def build(files: Files) -> bytes:
 
 
 def package_files(files: Files) -> dict[str, Entry]:
-    """Path -> file, as they lie in the system."""
+    """Return the installed files by their paths."""
     return {
         "usr/bin/svcd": Entry(_SHEBANG + launcher(
             'os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "lib", "svcd")'), 0o755),
@@ -71,7 +71,7 @@ def package_files(files: Files) -> dict[str, Entry]:
 
 
 def control_files(entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """What dpkg reads: description, checksums, files of the administrator, scripts."""
+    """Return the files that dpkg reads: description, checksums, configuration files, scripts."""
     sums = "".join(f"{hashlib.md5(entry.content, usedforsecurity=False).hexdigest()}  {path}\n"
                    for path, entry in sorted(entries.items()) if not path.startswith("etc/"))
     configuration = "".join(f"/{path}\n" for path in entries if path.startswith("etc/"))
@@ -86,11 +86,11 @@ def control_files(entries: Mapping[str, Entry]) -> dict[str, Entry]:
 
 
 def completion(shell: str) -> bytes:
-    """The completion script of a shell."""
+    """Return the completion script of a shell."""
     kind = get_completion_class(shell)
     assert kind is not None, shell
     made = kind(COMMAND, {}, "svcd", "_SVCD_COMPLETE")
-    return ShellComplete.source(made).encode()  # of the base: that of bash first runs the bash of this machine
+    return ShellComplete.source(made).encode()  # the method of the base class: the method for bash runs the bash of this machine first
 
 
 def _service() -> bytes:
@@ -119,7 +119,7 @@ def _packed(content: bytes) -> bytes:
 
 
 def _tar(entries: Mapping[str, Entry]) -> bytes:
-    """A packed tar archive with these files and the folders that they are in."""
+    """Return a compressed tar archive of these files and their folders."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for path in _folders(entries):
@@ -134,7 +134,7 @@ def _tar(entries: Mapping[str, Entry]) -> bytes:
 
 
 def _folders(entries: Mapping[str, Entry]) -> Iterator[str]:
-    """The folders of all files, each after the one that it is in."""
+    """Return the folders of all files, each after its parent."""
     parts = [path.split("/")[:-1] for path in entries]
     return iter(sorted({"./" + "".join(f"{name}/" for name in folders[:depth])
                         for folders in parts for depth in range(len(folders) + 1)}))

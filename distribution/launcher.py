@@ -1,7 +1,7 @@
-"""The first lines of `svcd`, wherever its files lie: they find these files, also for the processes that svcd starts."""
+"""The first lines of `svcd`, wherever its files are: they find the files for svcd and for the processes that it starts."""
 from __future__ import annotations
 
-# The processes are started with `python -m`: they get the place by PYTHONPATH, and must not look into the current folder.
+# The processes are started with `python -m`: PYTHONPATH tells them the folder; they must not search the current folder.
 _LAUNCHER = '''import os
 import sys
 
@@ -21,5 +21,5 @@ main()
 
 
 def launcher(home: str) -> bytes:
-    """The lines. home: a Python expression for the place of the files, a folder or a zip file."""
+    """Return the lines. home: a Python expression for the path of the files, a folder or a zip file."""
     return _LAUNCHER.replace("@HOME@", home).encode()

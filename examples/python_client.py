@@ -1,4 +1,4 @@
-"""Add, search and filter films with the Python client `meilisearch`, which works with svcd as it is.
+"""Add, search and filter films with the Python client `meilisearch`, which works with svcd unchanged.
 
     pip install meilisearch
     python3 examples/python_client.py [URL [KEY]]

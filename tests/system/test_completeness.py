@@ -28,23 +28,23 @@ from tests.support.contract import table
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "compatibility.md"
 
-_OF_A_CHANGE = "stands in changes of the network alone, not in its description"
+_OF_A_CHANGE = "part of changes of the network only, not of its description"
 _OF_A_LEADER = "belongs to networks with a leader, which the reference engine has in its Enterprise Edition alone"
 # Facts that have no effect here -> why. docs/compatibility.md has a row with the same words for each.
 WITHOUT_EFFECT: Mapping[str, str] = {
     "option upgrade_db": "svcd always upgrades an older database at the start",
-    "option ssl_ocsp_path": "Python's TLS library has no OCSP stapling: a start with it fails",
+    "option ssl_ocsp_path": "Python's TLS library does not support OCSP stapling: svcd refuses to start with this option",
     "option experimental_reduce_indexing_memory_usage": "indexing always keeps to its memory limit",
     "option experimental_no_edition_2024_for_settings": "svcd has one way to apply settings",
-    "variable SVC_EXPERIMENTAL_DISABLE_FID_BASED_DATABASES_CLEANUP": "svcd never stored what the clean-up removes",
+    "variable SVC_EXPERIMENTAL_DISABLE_FID_BASED_DATABASES_CLEANUP": "svcd never stored the databases that the clean-up removes",
     "*disableDocumentsFetchQueue": "documents are read without a queue in any case",
     "* embedders{}.source=huggingFace": "svcd runs no models from a hub: the settings are stored, embedding fails with what to use instead",
     "* embedders{}.revision": "belongs to models from a hub",
     "* embedders{}.pooling*": "belongs to models from a hub",
-    "*/similar answer hitsPerPage": "similar documents have no numbered pages",
-    "*/similar answer page": "similar documents have no numbered pages",
-    "*/similar answer totalPages": "similar documents have no numbered pages",
-    "*/similar answer totalHits": "similar documents have no numbered pages",
+    "*/similar answer hitsPerPage": "the route for similar documents does not number pages",
+    "*/similar answer page": "the route for similar documents does not number pages",
+    "*/similar answer totalPages": "the route for similar documents does not number pages",
+    "*/similar answer totalHits": "the route for similar documents does not number pages",
     "code bad_parameter": "reserved: found in old dumps only",
     "code dump_not_found": "reserved: found in old dumps only",
     "code duplicate_index_found": "reserved: the reference engine never answers it",

@@ -2,16 +2,21 @@
 
 1. Each path and each module that a page names exists, and each link leads somewhere.
 2. Nothing in the repository cites a file that it does not have.
-3. The examples of CONTRIBUTING.md run.
+3. The examples of CONTRIBUTING.md run: rules, operators and events in a whole search.
 4. Each term stands once in the glossary, and each page is reached from the architecture page.
 """
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from svcd.instance.instance import Instance
+from tests.api.conftest import Client, client_of
+from tests.support.tasks_in_process import instance, work  # noqa: F401 (fixtures)
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples/README.md",
@@ -85,13 +90,24 @@ def test_no_file_is_cited_that_is_not_here() -> None:
     assert cited == []
 
 
+@pytest.fixture
+def client(instance: Instance, work: Callable[[], None]) -> Client:
+    """Sends requests to an instance with an index `films`."""
+    connected = client_of(instance, None, time.time_ns, instance.keys)
+    connected.json("POST", "/indexes/films/documents", [{"id": 1, "title": "Star Wars"}, {"id": 2, "title": "Gravity"}])
+    work()
+    return connected
+
+
 @pytest.mark.parametrize(("title", "code"), EXAMPLES, ids=[title for title, _ in EXAMPLES])
-def test_examples_of_contributing_run(title: str, code: str) -> None:
-    exec(compile(code, f"CONTRIBUTING.md: {title}", "exec"), {"__name__": "example"})
+def test_examples_of_contributing_run(title: str, code: str, client: Client) -> None:
+    exec(compile(code, f"CONTRIBUTING.md: {title}", "exec"), {"__name__": "example", "client": client})
 
 
 def test_there_are_examples_of_what_is_added_most() -> None:
-    assert [title for title, _ in EXAMPLES] == ["A setting of an index", "A launch option", "A route", "A ranking rule"]
+    assert [title for title, _ in EXAMPLES] == [
+        "A setting of an index", "A launch option", "A route", "A ranking rule", "A filter operator", "A kind of posting",
+        "An event at the end of a search"]
 
 
 def test_terms_stand_once_in_the_glossary() -> None:
