@@ -1,8 +1,8 @@
 """Collect the files of svcd and of the plain Python packages that it needs, from the environment that runs this.
 
 Two kinds of packages are left out:
-- compiled packages (brotli, pyroaring): they run only with one version of Python and on one kind of machine. svcd has a replacement
-  for each, and uses a package that is installed beside it.
+- compiled packages (brotli, pyroaring): they run only with one version of Python and on one kind of machine. svcd has a
+  replacement for each, and uses a package that is installed beside it.
 - tzdata: dateutil requires it for functions that svcd does not call.
 """
 from __future__ import annotations

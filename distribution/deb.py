@@ -90,7 +90,7 @@ def completion(shell: str) -> bytes:
     kind = get_completion_class(shell)
     assert kind is not None, shell
     made = kind(COMMAND, {}, "svcd", "_SVCD_COMPLETE")
-    return ShellComplete.source(made).encode()  # the method of the base class: the method for bash runs the bash of this machine first
+    return ShellComplete.source(made).encode()  # of the base class: the class for bash starts a shell
 
 
 def _service() -> bytes:

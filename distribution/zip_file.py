@@ -1,7 +1,7 @@
 """svcd.pyz: one file that Python runs, with svcd and the plain Python packages that it needs.
 
-Each module comes with bytecode for the Python that builds the file: a start then takes a third of the time. Other versions compile the
-sources, which are all included.
+Each module comes with bytecode for the Python that builds the file: a start then takes a third of the time. Other versions
+compile the sources, which are all included.
 """
 from __future__ import annotations
 

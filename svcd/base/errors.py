@@ -325,7 +325,7 @@ class ErrorObject(TypedDict):
 
 
 class ApiError(Exception):
-    """A failure that the caller can correct. The message says what was wrong, where, and what would be right.
+    """A failure that the caller can correct. The message names the fault, its place, and the correct form.
 
     code: a key of ERRORS; KeyError otherwise, so that a misspelt code never reaches a client.
     headers: additional headers of the response, such as Retry-After.
@@ -339,28 +339,28 @@ class ApiError(Exception):
         self.headers = headers
 
     def inside(self, place: str) -> ApiError:
-        """The same failure with a part of the body named at the beginning of its message.
+        """Return the same failure with a part of the body named at the beginning of its message.
 
-        404 becomes 400: what a body names and what does not exist is a wrong request, the path itself was found.
+        404 becomes 400: the path exists, and a body that names a missing object is an invalid request.
         """
         error = ApiError(self.code, f"{place}: {self.message}", self.headers)
         error.status = 400 if self.status == 404 else self.status
         return error
 
     def as_json(self) -> ErrorObject:
-        """The error object, its members in the order of the interface."""
+        """Return the error object, its members in the order of the interface."""
         return error_object(self.code, self.message)
 
 
 def error_object(code: str, message: str) -> ErrorObject:
-    """The error object of a code of ERRORS."""
+    """Return the error object of a code of ERRORS."""
     return {"message": message, "code": code, "type": ERRORS[code][0], "link": f"{documentation()}#{code}"}
 
 
 def documentation() -> str:
-    """The URL of the page that explains the codes.
+    """Return the URL of the page that explains the codes.
 
-    In the environment, because errors are made in every process of the daemon, and before their configuration is read.
+    An environment variable sets it, because every process of the daemon raises errors, some before it reads its configuration.
     """
     return os.environ.get(DOCUMENTATION_VARIABLE) or DOCUMENTATION
 
@@ -369,10 +369,10 @@ _MOST_QUOTED = 80  # characters
 
 
 def quoted(text: str) -> str:
-    """A text from outside, for one of our own messages: in double quotes, on one line, shortened."""
+    """Quote an external text for one of our own messages: in double quotes, on one line, shortened."""
     return json.dumps(text if len(text) <= _MOST_QUOTED else text[:_MOST_QUOTED - 3] + "...", ensure_ascii=not text.isprintable())
 
 
 def quoted_name(text: str) -> str:
-    """A name from outside, for one of our own messages: as quoted(), but in backticks."""
+    """Quote an external name for one of our own messages: like quoted(), but in backticks."""
     return f"`{quoted(text)[1:-1]}`"

@@ -1,4 +1,4 @@
-"""Whether a file is there, asked so that a failing disk is not taken for an empty one."""
+"""Check whether a file exists, without mistaking a failing disk for an empty one."""
 from __future__ import annotations
 
 import errno
@@ -9,14 +9,14 @@ _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def exists(path: Path | str) -> bool:
-    """Return whether there is a file or folder. Raises OSError when the system cannot tell.
+    """Return whether a file or folder exists. Raises OSError when the system cannot tell.
 
-    From Python 3.14 on, Path.exists() returns False then. A data folder on a disk that fails, or that svcd may not read, would
-    count as a new one.
+    From Python 3.14 on, Path.exists() returns False in that case: svcd would take a data folder on a failing or unreadable disk
+    for a new one.
     """
     try:
         os.stat(path)
-    except ValueError:  # no name of a file, such as one with a zero byte
+    except ValueError:  # not a valid file name: it has a zero byte, for example
         return False
     except OSError as error:
         if error.errno not in _ABSENT:

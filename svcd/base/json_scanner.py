@@ -1,8 +1,8 @@
 """Find the fault in a JSON text, with the message and position that serde_json reports.
 
-The scanner follows the grammar and serde_json's order of checks and builds no values. It works on bytes, because serde counts
-columns in bytes. Regular expressions skip what is obviously correct, so that a fault at the end of a long text is found in
-linear time.
+The scanner follows the grammar and serde_json's order of checks and builds no values. It works on bytes, because serde_json
+counts columns in bytes. Regular expressions skip obviously correct parts, so that the scanner finds a fault at the end of a long
+text in linear time.
 
 serde_json reads in two modes, which differ in a few places:
 parse  a value is built: a trailing comma has its own message;
@@ -57,7 +57,7 @@ _AT_ONCE = rb"{0,1000}+"
 
 
 def _containers_of(value: bytes) -> bytes:
-    """The pattern of a list or an object of such values."""
+    """Return the pattern of a list or an object of such values."""
     member = _STRING + _WS + rb":" + _WS + value
     return (
         rb"(?:\[" + _WS + rb"(?:" + value + _WS + rb"(?:," + _WS + rb"(?!\])|(?=\])))" + _AT_ONCE + rb"\]"
@@ -66,11 +66,11 @@ def _containers_of(value: bytes) -> bytes:
 
 
 def _flat(levels: int) -> bytes:
-    """The pattern of a scalar or of a container with at most so many levels."""
+    """Return the pattern of a scalar or of a container with at most `levels` levels."""
     return rb"(?:" + _SCALAR + (rb"|" + _containers_of(_flat(levels - 1)) if levels else b"") + rb")"
 
 
-# Each further level doubles the time to compile the pattern, for texts that are ever rarer.
+# Each further level doubles the time to compile the pattern, and deeper texts are rarer.
 _FLAT_LEVELS = 3
 _FLAT = _flat(_FLAT_LEVELS)
 
@@ -101,16 +101,16 @@ class JsonError(ValueError):
 
     @property
     def is_eof(self) -> bool:
-        """True when the text only ends too early."""
+        """Return whether the only fault is the early end of the text."""
         return self.message.startswith("EOF")
 
     def shifted(self, lines: int, columns: int) -> JsonError:
-        """The same fault in a longer text, with so many line ends and then so many bytes before this one."""
+        """Return the same fault in a longer text that begins with `lines` line ends and then `columns` bytes."""
         return JsonError(self.message, self.line + lines, self.column + (columns if self.line == 1 else 0))
 
 
 class _Patterns:
-    """The patterns, compiled for the first faulty text: a start does not need them."""
+    """The patterns, compiled for the first faulty text, because a start does not need them."""
 
     def __init__(self) -> None:
         self.blank = re.compile(_WS).match
@@ -132,7 +132,7 @@ def _patterns() -> _Patterns:
 
 
 def fault_in(text: bytes) -> JsonError | None:
-    """The fault that serde_json reports for a text that should be one JSON value; None for a correct text."""
+    """Return the fault that serde_json reports for a text that should be one JSON value; None for a correct text."""
     try:
         scanner = _Scanner(text, 0, skim=False)
         scanner.walk()
@@ -145,14 +145,14 @@ def fault_in(text: bytes) -> JsonError | None:
 
 
 def value_end(text: bytes, start: int = 0, *, skim: bool = False) -> int:
-    """The offset at which the value that begins at `start` (or after blanks there) ends. Raises JsonError."""
+    """Return the offset of the end of the value that begins at `start` or after the blanks there. Raises JsonError."""
     scanner = _Scanner(text, start, skim=skim)
     scanner.walk()
     return scanner.at
 
 
 def _first_bad_byte(text: bytes, start: int) -> int:
-    """The offset of the first byte from `start` on that is not UTF-8; the length of the text if all are."""
+    """Return the offset of the first byte from `start` on that is not UTF-8; the length of the text if all bytes are."""
     if text.isascii():
         return len(text)
     try:
@@ -170,7 +170,7 @@ class _Scanner:
         self.at = start
         self.skim = skim
         self.bad_byte = _first_bad_byte(text, start)
-        self.closers = bytearray()  # what will close the containers around `at`
+        self.closers = bytearray()  # the closing brackets of the containers around `at`
         self.patterns = _patterns()
 
     def fail(self, message: str, seen: int = 0) -> NoReturn:
@@ -216,7 +216,7 @@ class _Scanner:
         return len(self.closers) + _FLAT_LEVELS <= MAX_DEPTH
 
     def entered(self, byte: int) -> bool:
-        """Enter a container. True when a value must follow, False when it was empty and is closed."""
+        """Enter a container. Returns True if a value must follow, False if it was empty and is closed."""
         if len(self.closers) == MAX_DEPTH:
             self.fail(RECURSION, 1)
         self.closers.append(_CLOSERS[byte])
@@ -236,7 +236,7 @@ class _Scanner:
         return True
 
     def next_value(self) -> bool:
-        """Move to the next value in the enclosing containers; False when all of them are closed."""
+        """Move to the next value in the enclosing containers; returns False when all of them are closed."""
         while self.closers:
             self.blank()
             byte = self.peek()
@@ -257,7 +257,7 @@ class _Scanner:
         self.fail(OBJECT_COMMA if self.is_object() else LIST_COMMA, 1)
 
     def skipped(self) -> bool:
-        """Skip all items or members that are obviously correct and end with a comma; False for none."""
+        """Skip all items or members that are obviously correct and end with a comma; returns whether it skipped any."""
         start = self.at
         if self.is_shallow():
             run = self.patterns.members if self.is_object() else self.patterns.items
@@ -378,7 +378,7 @@ class _Scanner:
     # numbers
 
     def number(self) -> None:
-        """Skip a number; one too large for a double is a fault."""
+        """Skip a number; a number too large for a double is a fault."""
         start = self.at
         if self.peek() == _MINUS:
             self.at += 1

@@ -1,10 +1,9 @@
-"""Reads and prints JSON as the interface does: read as strictly as serde_json, printed in the same form.
+"""Read JSON as strictly as serde_json, and print it in the same form.
 
-`loads` and `decoded` use the decoder of the standard library with checks for what it accepts and serde_json does not; messages of
-errors come from svcd.base.json_scanner. `has_at_most` limits the number of values, and `is_too_deep` their depth, before any is
-built. `dumps` prints. For
-strings of many megabytes, `long_literals` and `unescaped` work on the bytes of a compact text: in a Python string one wide
-character makes every character take four bytes.
+`loads` and `decoded` use the decoder of the standard library, and check for texts that it accepts and serde_json rejects; error
+messages come from svcd.base.json_scanner. `has_at_most` limits the number of values, and `is_too_deep` their depth, before any
+value is built. `dumps` prints. `long_literals` and `unescaped` handle strings of many megabytes as bytes of a compact text: in a
+Python string one wide character makes every character take four bytes.
 """
 from __future__ import annotations
 
@@ -19,22 +18,14 @@ from json.encoder import encode_basestring
 from typing import Any, NamedTuple, NoReturn
 
 from svcd.base.json_scanner import (
-    EOF_LIST,
-    EOF_VALUE,
-    LIST_COMMA,
-    MAX_DEPTH,
-    TRAILING_CHARACTERS,
-    TRAILING_COMMA,
-    JsonError,
-    fault_in,
-    value_end,
+    EOF_LIST, EOF_VALUE, LIST_COMMA, MAX_DEPTH, TRAILING_CHARACTERS, TRAILING_COMMA, JsonError, fault_in, value_end,
 )
 
 JsonValue = Any
 
 # The number of values in a text. A value takes many times the memory of its text, so a limit in bytes is not enough.
 
-# Each value but the first begins after one of these; names in objects are not counted.
+# Each value except the first begins after one of these bytes; names in objects are not counted.
 _OPENERS = (b",", b"[", b"{")
 # Values that are counted in one call, in which no other thread runs.
 _AT_ONCE = 4096
@@ -42,11 +33,11 @@ _NO_OPENER = rb'[^",\[{]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^",\[{]*+)*+'
 
 
 def has_at_most(encoded: bytes, most: int) -> bool:
-    """True when a text has at most so many values, by its commas and opening brackets.
+    """Return whether a text has at most `most` values, by its commas and opening brackets.
 
-    Raises JsonError when the text has a fault before the value that is one too many.
+    Raises JsonError when the text has a fault before the first value beyond `most`.
     """
-    # Each value takes a byte at least.
+    # Each value takes at least a byte.
     if len(encoded) <= most or sum(encoded.count(opener) for opener in _OPENERS) <= most:
         return True
     place, left = 0, most + 1
@@ -67,16 +58,16 @@ def has_at_most(encoded: bytes, most: int) -> bool:
 
 @cache
 def _openers(count: int) -> re.Pattern[bytes]:
-    """A pattern that matches a text up to the beginning of so many further values."""
+    """Return a pattern that matches a text up to the beginning of the value that follows `count` further values."""
     return re.compile(rb"(?:%s[,\[{]){%d}+" % (_NO_OPENER, count), re.DOTALL)
 
 
-# The depth of a text. The decoder of the standard library recurses on the stack of its thread, and since Python 3.12 only a
-# constant of the interpreter bounds that, which is too large for the stack of a thread that answers requests (1 MB): the process
-# would end with a segmentation fault. So each text from outside is checked before it is decoded.
+# The depth of a text. The decoder of the standard library recurses on the stack of its thread. Since Python 3.12 only a constant
+# of the interpreter bounds the recursion, and it is too large for the stack of a thread that answers requests (1 MB): the process
+# would end with a segmentation fault. So svcd checks each external text before it decodes it.
 
-# Levels of a text that only svcd and its peers write (dumps, answers of services): it may wrap values that have MAX_DEPTH. The
-# decoder takes up to 210 bytes of the stack for a level: 84 kB, less than the 128 kB of a thread with musl.
+# The deepest levels of a text that only svcd and its peers write (dumps, answers of services): it may wrap values with MAX_DEPTH
+# levels. The decoder takes up to 210 bytes of the stack for a level: 84 kB, less than the 128 kB of a thread with musl.
 MAX_WRAPPED_DEPTH = 400
 
 _OPEN, _CLOSE = b"\x01", b"\xff"  # as signed bytes 1 and -1, so that their sum is the depth
@@ -88,17 +79,17 @@ _STRING_WITH_BRACKETS = re.compile(rb'"[^"]*"?')
 def is_too_deep(encoded: bytes, most: int = MAX_DEPTH) -> bool:
     """Return whether a text of correct JSON values nests containers deeper than `most` levels.
 
-    For an incorrect text the depth counts up to its fault; if that is within `most`, True is possible all the same.
+    For an incorrect text the depth counts up to its fault; the result can be True even if that depth is within `most`.
     """
     if len(encoded) <= most or encoded.count(b"[") + encoded.count(b"{") <= most:
         return False
     if b'\\"' in encoded:
         encoded = encoded.replace(b"\\\\", b"").replace(b'\\"', b"")
-    # Without all that is neither quote nor bracket, `""` is a string without brackets, or joins two strings.
+    # With only quotes and brackets left, `""` is a string without brackets, or joins two strings.
     steps = encoded.translate(_TO_STEPS, _NO_STRUCTURE).replace(b'""', b"")
     if b'"' in steps:
         steps = _STRING_WITH_BRACKETS.sub(b"", steps)
-    # Each round takes away the innermost containers; as long as they are most of all, that is ten times faster than a sum.
+    # Each round removes the innermost containers; while these are the majority, that is ten times faster than a sum.
     levels = 0
     while steps and 2 * len(fewer := steps.replace(_OPEN + _CLOSE, b"")) <= len(steps):
         steps, levels = fewer, levels + 1
@@ -110,7 +101,7 @@ class TooDeep(ValueError):
 
 
 def loads_wrapped(text: str | bytes) -> JsonValue:
-    """json.loads() for what svcd and its peers write. Raises TooDeep beyond MAX_WRAPPED_DEPTH, and ValueError."""
+    """Decode a text written by svcd or one of its peers. Raises TooDeep beyond MAX_WRAPPED_DEPTH, and ValueError."""
     encoded = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     if is_too_deep(encoded, MAX_WRAPPED_DEPTH):
         raise TooDeep(f"nested deeper than {MAX_WRAPPED_DEPTH} levels")
@@ -121,10 +112,10 @@ def loads_wrapped(text: str | bytes) -> JsonValue:
 # doubles that overflow, lone surrogates and depth; cheap checks find texts in which that may matter.
 
 _MIN_I64, _MAX_U64 = -(2**63), 2**64 - 1
-_SURE_DIGITS = 18  # an integer with at most so many digits fits into 64 bits
+_SURE_DIGITS = 18  # an integer of up to 18 digits always fits into 64 bits
 
-# Digits are mapped to 0, other characters of numbers stay, everything else becomes a space. Searches for a few fixed strings
-# then find out whether a text may have a number that the fast decoder reads differently.
+# Digits are mapped to 0, other characters of numbers are kept, everything else becomes a space. Searches for a few fixed strings
+# then tell whether a text may have a number that the fast decoder reads differently.
 _SHAPE = bytes(
     b"0"[0] if chr(byte).isdigit() and byte < 128 else byte if byte in b"+-.eE" else b" "[0] for byte in range(256)
 )
@@ -135,7 +126,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class _Refused(ValueError):
-    """The text is JSON for the decoder of the standard library only."""
+    """Only the decoder of the standard library accepts the text as JSON."""
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -164,20 +155,20 @@ careful = json.JSONDecoder(parse_constant=_refuse, parse_int=_integer, parse_flo
 
 
 def loads(text: str | bytes) -> JsonValue:
-    """The value of a JSON text. Raises JsonError with the message, line and column of serde_json.
+    """Return the value of a JSON text. Raises JsonError with the message, line and column of serde_json.
 
-    For a repeated key the last value counts, at the place of the first. Integers beyond 64 bits and `-0` become floats.
+    A repeated key has its last value, at the place of the first. Integers beyond 64 bits and `-0` become floats.
     """
     try:
         return decoded(text)
     except ValueError:
         pass  # leave the block first: the traceback refers to a second copy of the text
     encoded = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-    raise fault_in(encoded) or ValueError("the scanner finds no fault in what the decoder refuses")
+    raise fault_in(encoded) or ValueError("the scanner finds no fault in a text that the decoder refuses")
 
 
 def decoded(source: str | bytes) -> JsonValue:
-    """As loads(), but a fault raises ValueError without the message of serde_json."""
+    """Return the value like loads(), but raise ValueError without the message of serde_json for a fault."""
     text, encoded = (source.decode(), source) if isinstance(source, bytes) else (source, source.encode())
     if is_too_deep(encoded):
         raise _Refused
@@ -195,7 +186,7 @@ def decoded(source: str | bytes) -> JsonValue:
 
 
 def decoded_together(texts: Sequence[bytes]) -> list[JsonValue]:
-    """decoded() of each, in two thirds of the time; one value that needs a closer look raises ValueError for all."""
+    """Decode all texts in two thirds of the time of decoded(). A value that needs closer checks raises ValueError for all."""
     encoded = b"[%s]" % b",".join(texts)
     if is_too_deep(encoded, MAX_DEPTH + 1):
         raise _Refused
@@ -208,7 +199,7 @@ def decoded_together(texts: Sequence[bytes]) -> list[JsonValue]:
 
 
 def has_odd_numbers(encoded: bytes) -> bool:
-    """True when a text may have a number that only the `careful` decoder reads as serde_json does."""
+    """Return whether a text may have a number that only the `careful` decoder reads as serde_json does."""
     if encoded.endswith(b"-0"):
         return True
     for start in range(0, len(encoded), _BLOCK):  # blocks overlap by more than the longest shape
@@ -220,7 +211,7 @@ def has_odd_numbers(encoded: bytes) -> bool:
 
 
 def has_lone_surrogate(text: str) -> bool:
-    """True when an otherwise correct text has an escape of half a surrogate pair."""
+    """Return whether an otherwise correct text has an escape of half a surrogate pair."""
     if "\\ud" not in text and "\\uD" not in text:
         return False
     unescaped = text.replace("\\\\", "  ")  # now each backslash begins an escape
@@ -230,16 +221,16 @@ def has_lone_surrogate(text: str) -> bool:
 # Printing as serde_json does: compact, UTF-8, floats with the fewest digits and never as integers. NaN and infinity fail.
 
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
-# Called thousands of times a second: JSONEncoder.encode() makes such a function for each call, a third of its time.
+# Called thousands of times a second: JSONEncoder.encode() makes such a function in each call, which takes a third of its time.
 _make_chunks: Any = json.encoder.c_make_encoder  # type: ignore[attr-defined]  # None in some Pythons; the stubs lack it
 _chunks = _make_chunks and _make_chunks(None, _encoder.default, encode_basestring, None, ":", ",", False, False, False)
-# Strings are matched as a whole, so that nothing inside them is taken for a number.
+# The pattern matches strings as a whole, so that nothing inside them looks like a number.
 _STRING_OR_EXPONENT = re.compile(r'"(?:[^"\\]++|\\.)*+"|(-?)([0-9])(?:\.([0-9]+))?e([+-][0-9]+)')
 _EXPONENT = re.compile(r"[0-9]e[+-][0-9]")
 
 
 def dumps(value: Any) -> str:
-    """The compact JSON text of a value."""
+    """Return the compact JSON text of a value."""
     return _printed("".join(_chunks(value, 0)) if _chunks else _encoder.encode(value))
 
 
@@ -250,7 +241,7 @@ def _printed(text: str) -> str:
 
 
 def dumps_begin(value: Any, size: int) -> str:
-    """The first `size` characters, or more, of the compact JSON text of a value, or all of it."""
+    """Return at least the first `size` characters of the compact JSON text of a value, or all of it."""
     if isinstance(value, str):
         return dumps(value[:size])
     length, pieces = 0, []
@@ -263,7 +254,7 @@ def dumps_begin(value: Any, size: int) -> str:
 
 
 def _number(match: re.Match[str]) -> str:
-    """Python's exponents as serde_json has them: `1e+16` as `1e16`, `1e-07` as `1e-7`, and `1e-05` without exponent."""
+    """Write an exponent as serde_json does: `1e+16` as `1e16`, `1e-07` as `1e-7`, and `1e-05` without exponent."""
     sign, digit, decimals, exponent = match.groups()
     if exponent is None:
         return match[0]
@@ -272,28 +263,28 @@ def _number(match: re.Match[str]) -> str:
     return f"{sign}{digit}{'.' if decimals else ''}{decimals or ''}e{int(exponent)}"
 
 
-# Long string literals of JSON texts in UTF-8: where they stand, what they mean, and how parts of them are written.
+# Long string literals of JSON texts in UTF-8: their places, their texts, and the escaped form of parts.
 
 _NAMED = ((b"\n", b"\\n"), (b'"', b'\\"'), (b"\t", b"\\t"), (b"\r", b"\\r"), (b"\b", b"\\b"), (b"\f", b"\\f"))
 _CONTROLS = tuple((bytes([code]), b"\\u%04x" % code) for code in range(0x20) if bytes([code]) not in b"\n\t\r\b\f")
 _BACKSLASH, _ESCAPED_BACKSLASH = b"\\", b"\\\\"
 _ESCAPES = ((_BACKSLASH, _ESCAPED_BACKSLASH), *_NAMED, *_CONTROLS)
 _LONGEST_ESCAPE = 6
-# Bytes that are searched at a time: at the beginning of a literal, and at most.
+# Bytes per step of a search: at the beginning of a literal, and at most.
 _LEAST_PIECE = 256
 _PIECE = 1 << 20
-_NO_TEXT = b"\xff"  # never in UTF-8: stands for a backslash until all other escapes are replaced
+_NO_TEXT = b"\xff"  # never in UTF-8: represents a backslash until all other escapes are replaced
 
 
 class Literal(NamedTuple):
-    """Where a string stands in a JSON text, without its quotes: offsets in bytes."""
+    """The place of a string in a JSON text, without its quotes: offsets in bytes."""
 
     start: int
     end: int
 
 
 def long_literals(source: bytes, least: int) -> Iterator[Literal]:
-    """The string values (not the names of members) of a JSON text that take at least `least` bytes."""
+    """Yield the string values (not the names of members) of a JSON text that take at least `least` bytes."""
     start = source.find(b'"') + 1
     while start:
         end = _end(source, start)
@@ -303,7 +294,7 @@ def long_literals(source: bytes, least: int) -> Iterator[Literal]:
 
 
 def _end(source: bytes, start: int) -> int:
-    """The offset of the quote that ends a literal."""
+    """Return the offset of the quote that ends a literal."""
     end = source.find(b'"', start)
     if source.find(_BACKSLASH, start, end) < 0:
         return end
@@ -315,17 +306,17 @@ def _end(source: bytes, start: int) -> int:
         if end >= 0:
             return place + end
         place, size = cut, min(size * 4, _PIECE)
-    raise ValueError("no JSON text")
+    raise ValueError("not a JSON text")
 
 
 class Unescaped(NamedTuple):
-    """The text that a literal means. escapes: those that a part of it may need, as (byte, escape sequence)."""
+    """The text of a literal. escapes: the escapes that a part of it may need, as (byte, escape sequence)."""
 
     text: bytes
     escapes: Sequence[tuple[bytes, bytes]]
 
     def escaped(self, start: int, end: int) -> bytes:
-        """A part of the text, written as in a literal."""
+        """Return a part of the text, escaped as in a literal."""
         part = self.text[start:end]
         for byte, escape in self.escapes:
             part = part.replace(byte, escape)
@@ -333,7 +324,7 @@ class Unescaped(NamedTuple):
 
 
 def unescaped(source: bytes, literal: Literal) -> Unescaped:
-    """The text that a literal means; made in pieces, so that no second copy of the whole literal is needed."""
+    """Return the text of a literal, made in pieces, so that no second copy of the whole literal is needed."""
     text, found = BytesIO(), set()
     place = literal.start
     while place < literal.end:
@@ -345,7 +336,7 @@ def unescaped(source: bytes, literal: Literal) -> Unescaped:
 
 
 def _cut(source: bytes, start: int, place: int) -> int:
-    """The first offset from `place` on that is not inside an escape sequence. start: an offset that is not inside one."""
+    """Return the first offset from `place` on outside of escape sequences. start: an earlier offset outside of them."""
     last = source.rfind(_BACKSLASH, max(place - _LONGEST_ESCAPE, start), place)
     run = source[start:last + 1]
     if last < 0 or (len(run) - len(run.rstrip(_BACKSLASH))) % 2 == 0:
@@ -354,7 +345,7 @@ def _cut(source: bytes, start: int, place: int) -> int:
 
 
 def _unescaped(piece: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-    """The text that a piece means, and the escapes in it; all occurrences of one escape are replaced in one pass."""
+    """Return the text of a piece and the escapes in it; one pass replaces all occurrences of one escape."""
     if _BACKSLASH not in piece:
         return piece, []
     text, found = piece.replace(_ESCAPED_BACKSLASH, _NO_TEXT), []
@@ -369,26 +360,7 @@ def _unescaped(piece: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:
 
 
 __all__ = [
-    "EOF_LIST",
-    "EOF_VALUE",
-    "LIST_COMMA",
-    "MAX_DEPTH",
-    "TRAILING_CHARACTERS",
-    "TRAILING_COMMA",
-    "JsonError",
-    "TooDeep",
-    "careful",
-    "decoded",
-    "decoded_together",
-    "dumps",
-    "dumps_begin",
-    "fault_in",
-    "has_at_most",
-    "has_lone_surrogate",
-    "has_odd_numbers",
-    "is_too_deep",
-    "loads",
-    "loads_wrapped",
-    "quick",
-    "value_end",
+    "EOF_LIST", "EOF_VALUE", "LIST_COMMA", "MAX_DEPTH", "TRAILING_CHARACTERS", "TRAILING_COMMA", "JsonError", "TooDeep",
+    "careful", "decoded", "decoded_together", "dumps", "dumps_begin", "fault_in", "has_at_most", "has_lone_surrogate",
+    "has_odd_numbers", "is_too_deep", "loads", "loads_wrapped", "quick", "value_end",
 ]

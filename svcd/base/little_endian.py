@@ -9,7 +9,7 @@ _IS_BIG = sys.byteorder == "big"
 
 
 def numbers_of(typecode: str, stored: bytes) -> array[Any]:
-    """The numbers that bytes_of() gave. Raises ValueError for bytes that are no whole number of them."""
+    """Return the numbers from the bytes of bytes_of(). Raises ValueError if the last number is cut off."""
     numbers: array[Any] = array(typecode)
     numbers.frombytes(stored)
     if _IS_BIG:
@@ -18,7 +18,7 @@ def numbers_of(typecode: str, stored: bytes) -> array[Any]:
 
 
 def bytes_of(numbers: array[Any]) -> bytes:
-    """The numbers of an array, one after the other."""
+    """Return the numbers of an array as bytes."""
     if _IS_BIG:
         numbers = numbers[:]
         numbers.byteswap()

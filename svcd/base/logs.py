@@ -53,7 +53,7 @@ def of_level(level: int) -> Targets:
 
 
 def parse(text: str) -> Targets:
-    """The targets of a text. Raises ValueError, whose message says what is wrong."""
+    """Return the targets of a text. Raises ValueError with a message that names the fault."""
     rules = dict(_rule(directive) for directive in text.split(",") if directive.strip())
     ordered = sorted(rules.items(), key=lambda rule: -len(rule[0]))
     return Targets(tuple(ordered), max(rules.values(), default=OFF))
@@ -111,7 +111,7 @@ LogFollower = Callable[[Event], None]
 
 
 class _SetUp(NamedTuple):
-    """The configuration: what is printed, how and where, and which events the follower receives.
+    """The configuration: which events are printed, how and where, and which events the follower receives.
 
     stream: None for the current sys.stderr. most: the most verbose level of both.
     """

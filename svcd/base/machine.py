@@ -12,7 +12,7 @@ _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # malloc.h
 
 
 def cores() -> int:
-    """The number of cores this process may run on, at least 1."""
+    """Return the number of cores that this process may use, at least 1."""
     try:
         return len(os.sched_getaffinity(0))
     except (AttributeError, OSError):
@@ -20,47 +20,33 @@ def cores() -> int:
 
 
 def memory(cgroups: Path = CGROUPS, membership: Path = MEMBERSHIP) -> int | None:
-    """Bytes of memory available to this process: physical memory or the cgroup limit; None if unknown."""
-    known = [size for size in (_physical(), *_cgroup_limits(cgroups, membership)) if size]
+    """Return the bytes of memory available to this process: physical memory or the cgroup limit; None if unknown."""
+    known = [size for size in _cgroup_limits(cgroups, membership) if size]
+    try:
+        known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (ValueError, OSError, AttributeError):
+        pass  # unknown
     return min(known, default=None)
 
 
-def _physical() -> int | None:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return None
-
-
 def _cgroup_limits(cgroups: Path, membership: Path) -> Iterator[int]:
-    """The memory limits (cgroup v2) of this process' group and of its ancestors, as containers and systemd set them."""
-    own = _own_cgroup(membership)
-    if own is None:
-        return
-    folder = cgroups / own
-    for group in (folder, *folder.parents):
-        if group == cgroups.parent:
-            return
-        limit = _limit(group / "memory.max")
-        if limit:
-            yield limit
-
-
-def _own_cgroup(membership: Path) -> str | None:
-    """The path of this process' cgroup below the root."""
+    """Yield the memory limits (cgroup v2) of the group of this process and of its ancestors, as containers and systemd set
+    them."""
     try:
         lines = membership.read_text().splitlines()
     except (OSError, ValueError):
-        return None
-    return next((line.removeprefix("0::").strip("/") for line in lines if line.startswith("0::")), None)
-
-
-def _limit(path: Path) -> int | None:
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
+        return
+    for own in [line.removeprefix("0::").strip("/") for line in lines if line.startswith("0::")][:1]:
+        folder = cgroups / own
+        for group in (folder, *folder.parents):
+            if group == cgroups.parent:
+                return
+            try:
+                text = (group / "memory.max").read_text().strip()
+            except OSError:
+                continue
+            if text.isdigit():
+                yield int(text)
 
 
 def give_back_large_blocks() -> None:
@@ -73,10 +59,10 @@ def give_back_large_blocks() -> None:
 
 
 def use_one_arena() -> None:
-    """Have all threads share one arena of malloc, those that have one already excepted.
+    """Have all threads share one arena of malloc, except threads that already have one.
 
-    By default glibc gives several threads an arena each, where what they free stays; the interpreter lock lets one of them
-    allocate at a time anyway.
+    By default glibc gives several threads an arena each and keeps freed memory there; because of the interpreter lock only one of
+    them allocates at a time anyway.
     """
     _call_libc("mallopt", _M_ARENA_MAX, 1)
 

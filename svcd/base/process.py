@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import signal
 
-# Measured: 18 at rest with two listening sockets; starting an indexing process takes 6, two of which stay; three readers of
-# the task queue at once take 6; an incoming payload takes 1.
+# Measured: 18 at rest with two listening sockets; the start of an indexing process takes 6 and keeps 2; three concurrent readers
+# of the task queue take 6; an incoming payload takes 1.
 RESERVED = 32
 PER_READER = 3
 # With fewer of these, requests would wait for each other all the time.
@@ -26,7 +26,7 @@ class TooFewDescriptors(RuntimeError):
 
 
 def allowed_descriptors() -> int:
-    """How many descriptors the operating system lets this process have."""
+    """Return the number of descriptors that the operating system allows this process."""
     try:
         import resource  # only on Unix
     except ImportError:
@@ -44,12 +44,12 @@ def check_descriptors(more: int = 0) -> None:
 
 
 def connection_limit() -> int:
-    """How many clients may be connected at once: half of the descriptors that are not reserved."""
+    """Return the maximum number of connected clients: half of the descriptors that are not reserved."""
     return min(MOST_CONNECTIONS, max(LEAST_CONNECTIONS, _unreserved() // 2))
 
 
 def reader_limit() -> int:
-    """How many readers of SQLite files may be open at once, from the other half."""
+    """Return the maximum number of open readers of SQLite files: they take the other half."""
     return max(LEAST_READERS, _unreserved() // 2 // PER_READER)
 
 

@@ -22,7 +22,7 @@ UNITS: dict[str, int] = {  # as printed: bytes
 }
 _BYTES = {unit.lower(): count for unit, count in UNITS.items()}
 _LARGEST_FIRST = sorted(UNITS.items(), key=lambda row: -row[1])
-# As messages and statistics print them: the spelling of "KB" differs from that of the configuration.
+# The units of messages and statistics: the configuration spells "KB" differently.
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("B", "KB", "MB", "GB", "TB", "PB")
 # The number of digits is limited: int() takes time quadratic in it, and the text may come from anywhere.
@@ -43,13 +43,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def number_of(text: str) -> float | None:
-    """The number that a text consists of; None when it is not a finite number."""
+    """Return the number of a text; None unless the whole text is a finite number."""
     number = float(text) if _NUMBER(text) else math.inf
     return number if math.isfinite(number) else None
 
 
 def shown_number(number: float) -> str:
-    """A number with the fewest digits that identify it, without exponent and without a final `.0`."""
+    """Print a number with the fewest digits that identify it, without exponent and without a final `.0`."""
     text = repr(number)
     if "e" in text:
         from decimal import Decimal  # 1 MB, and few numbers are so large or small
@@ -62,9 +62,9 @@ def shown_number(number: float) -> str:
 
 
 def parse_size(text: str) -> int:
-    """The number of bytes that a text means; fractions of a byte are rounded up.
+    """Return the number of bytes of a size; fractions of a byte are rounded up.
 
-    Raises ValueError, whose message says what a size looks like.
+    Raises ValueError with a message that shows the form of a size.
     """
     match = _SIZE.fullmatch(text.strip())
     whole, fraction, unit = match.groups() if match else ("", None, "")
@@ -73,15 +73,11 @@ def parse_size(text: str) -> int:
             "is not a size; write a number of bytes, or a number with a unit, as 100 MB or 512 KiB "
             f"(units: {', '.join(UNITS)})"
         )
-    size = _scaled(whole, fraction or "", _BYTES[unit.lower()] if unit else 1)
+    fraction, factor = fraction or "", _BYTES[unit.lower()] if unit else 1
+    size = -(-int(whole + fraction) * factor // 10 ** len(fraction))  # rounded up, without the errors of floats
     if size > LARGEST_SIZE:
         raise ValueError(f"is too large a size; the largest is {LARGEST_SIZE} bytes")
     return size
-
-
-def _scaled(whole: str, fraction: str, factor: int) -> int:
-    """whole.fraction times factor, rounded up, without the errors of floats."""
-    return -(-int(whole + fraction) * factor // 10 ** len(fraction))
 
 
 def print_size(size: int) -> str:

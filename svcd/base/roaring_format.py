@@ -15,18 +15,18 @@ _WITHOUT_RUNS, _WITH_RUNS = 12346, 12347
 _MOST_LISTED = 4096  # a container of more docids that is not of runs is a bitmap
 _FEWEST_WITH_OFFSETS = 4  # containers, in the form with runs
 
-# The upper 16 bits of the docids of a container, and the lower ones: a bitmap, or ascending and each once.
+# The upper 16 bits of the docids of a container, and their lower bits: a bitmap, or an ascending list without repetitions.
 Container = tuple[int, int | Sequence[int]]
 StoredContainer = tuple[int, bytes, bool]  # count of docids, bytes, are they runs
 
 
 def write(containers: Sequence[Container]) -> bytes:
-    """The bytes of containers in ascending order, each in the smallest form; of two equally small ones not the runs."""
+    """Return the bytes of containers in ascending order, each in the smallest form; runs only if they are smaller."""
     return joined([high for high, _ in containers], [_stored(lows) for _, lows in containers])
 
 
 def joined(highs: Sequence[int], containers: Sequence[StoredContainer]) -> bytes:
-    """The bytes of containers as they are stored, in ascending order. highs: the upper 16 bits of each."""
+    """Return the bytes of stored containers in ascending order. highs: the upper 16 bits of each."""
     count = len(containers)
     heads = struct.pack(f"<{2 * count}H", *chain.from_iterable((high, size - 1) for high, (size, _, _) in zip(highs, containers)))
     runs = sum(is_runs << place for place, (_, _, is_runs) in enumerate(containers))
@@ -70,7 +70,7 @@ def _packed(numbers: Sequence[int]) -> bytes:
 
 
 def has_needless_runs(stored: bytes) -> bool:
-    """Do the runs of any container of a stored set take as many bytes as the list of its docids would?"""
+    """Return whether the runs of any container of a stored set take as many bytes as a list of its docids."""
     cookie, last = struct.unpack_from("<HH", stored)
     if cookie != _WITH_RUNS:
         return False
@@ -90,7 +90,7 @@ def has_needless_runs(stored: bytes) -> bool:
 
 
 def stored_containers(stored: bytes) -> list[tuple[int, StoredContainer]]:
-    """The upper 16 bits and the container of each, in order: the inverse of joined()."""
+    """Return (upper 16 bits, container) of each container, in order: the inverse of joined()."""
     heads, runs, at = _heads(stored)
     found = []
     for place, (high, last) in enumerate(heads):
@@ -102,10 +102,10 @@ def stored_containers(stored: bytes) -> list[tuple[int, StoredContainer]]:
 
 
 def read(data: bytes | memoryview) -> tuple[list[Container], int, int]:
-    """The containers at the start of bytes, the count of their docids, and how many bytes they take.
+    """Return the containers at the start of bytes, the count of their docids, and the number of their bytes.
 
-    Raises ValueError if the bytes end too early or break a rule of the format. Offsets of containers are not looked at, nor the
-    count that is given for runs.
+    Raises ValueError if the bytes end too early or break a rule of the format. The function ignores the offsets of containers and
+    the stored count of docids in runs.
     """
     containers: list[Container] = []
     total = 0
@@ -121,7 +121,7 @@ def read(data: bytes | memoryview) -> tuple[list[Container], int, int]:
 
 
 def _heads(data: bytes | memoryview) -> tuple[list[tuple[int, int]], int, int]:
-    """Of each container the upper 16 bits and the count less 1; a bit for each that is of runs; where the first begins."""
+    """Return (upper 16 bits, count less 1) of each container; a bit for each container of runs; the offset of the first one."""
     (cookie,), at, runs = struct.unpack_from("<I", data), 4, 0
     if cookie & 0xFFFF == _WITH_RUNS:
         count = (cookie >> 16) + 1
@@ -148,7 +148,7 @@ def _heads(data: bytes | memoryview) -> tuple[list[tuple[int, int]], int, int]:
 
 
 def _container(data: bytes | memoryview, at: int, size: int, is_runs: bool) -> tuple[int | Sequence[int], int, int]:
-    """The lower 16 bits in the container at offset `at`, how many they are, and the offset of its end."""
+    """Return the lower 16 bits in the container at offset `at`, their number, and the offset of its end."""
     if is_runs:
         (count,) = struct.unpack_from("<H", data, at)
         return *_of_runs(struct.unpack_from(f"<{2 * count}H", data, at + 2)), at + 2 + 4 * count
@@ -165,9 +165,9 @@ def _container(data: bytes | memoryview, at: int, size: int, is_runs: bool) -> t
 
 
 def _of_runs(pairs: Sequence[int]) -> tuple[int, int]:
-    """The bitmap of runs, each a start and a length less 1, and the count of its docids.
+    """Return the bitmap of runs, each a start and a length less 1, and the count of its docids.
 
-    A run is 2^end - 2^start; so all together are one subtraction of two bitmaps.
+    A run is 2^end - 2^start, so one subtraction of two bitmaps gives all runs.
     """
     starts, lengths = pairs[::2], pairs[1::2]
     lasts = [start + length for start, length in zip(starts, lengths)]

@@ -1,7 +1,7 @@
-"""Tracing spans: how long the steps of one search take (docs/http.md).
+"""Tracing spans: the durations of the steps of one search (docs/http.md).
 
-Code names the step that it begins; a recorder, if this thread has one, measures it. Without a recorder, which is the usual case,
-that costs one look at a context variable, and no function has to take a recorder as argument.
+Code names the step that it begins; the recorder of this thread, if it has one, measures the step. Usually no recorder runs,
+and a step costs one read of a context variable. No function has to take a recorder as an argument.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SEPARATOR = " > "
 
 
 class Recorder:
-    """Adds up how long steps take. durations: path of names -> sum in units of the clock, in the order of their ends."""
+    """Adds up the durations of steps. durations: path of names -> sum in units of the clock, in the order of their ends."""
 
     def __init__(self, clock: Callable[[], int], durations: Mapping[str, int] | None = None) -> None:
         self.durations = dict(durations or {})
@@ -46,7 +46,7 @@ class Recorder:
         return f"{self._open[-1][0]}{_SEPARATOR}{name}" if self._open else name
 
     def _add(self, path: str, started: int) -> None:
-        # Removed first, so that a group that ends again comes after its parts.
+        # Removed first, so that a group that ends a second time comes after its parts.
         self.durations[path] = self.durations.pop(path, 0) + self._clock() - started
 
 
@@ -54,7 +54,7 @@ _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
 def recorder() -> Recorder | None:
-    """The recorder of the current search, None when it is not measured."""
+    """Return the recorder of the current search, None when it is not measured."""
     return _recorder.get()
 
 
@@ -75,7 +75,7 @@ def begin(name: str) -> None:
 
 
 def end() -> None:
-    """End the current step; what follows belongs to its group alone."""
+    """End the current step; the code after it belongs only to the group."""
     if (measuring := _recorder.get()) is not None:
         measuring.end()
 

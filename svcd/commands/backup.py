@@ -1,4 +1,4 @@
-"""`svcd backup` and `svcd restore`: copies of a whole instance, made while it serves, and an instance made of one."""
+"""`svcd backup` and `svcd restore`: copy a whole instance while it serves, and make an instance from a copy."""
 from __future__ import annotations
 
 import os
@@ -33,13 +33,13 @@ RESTORE = (
 
 @click.command("backup", help=BACKUP)
 @click.argument("target", metavar="FOLDER", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--keep", type=click.IntRange(min=1), help="Remove the oldest backups in FOLDER, so that so many stay.")
+@click.option("--keep", type=click.IntRange(min=1), help="Keep this number of backups in FOLDER, and remove older ones.")
 @instance.options
 @click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_context
 def backup_command(context: click.Context, target: Path, keep: int | None, url: str | None, key: str | None, folder: Path | None,
                    is_json: bool) -> int:
-    """Have a snapshot made, and move it to its place."""
+    """Have the daemon write a snapshot, and copy it to its place."""
     target.mkdir(parents=True, exist_ok=True)
     bar = output.Bar("steps", is_json)
     with _source(context, url, key, folder) as (source, snapshots):
@@ -47,8 +47,16 @@ def backup_command(context: click.Context, target: Path, keep: int | None, url: 
         task = source.call("POST", "/snapshots")
         source.finished(task["taskUid"], lambda task: bar.show(0, source.progress(task)))
         bar.end()
-        path = _copied(_newest(snapshots, begun), target)
-    removed = _removed(target, keep) if keep else []
+        made = [each for each in snapshots.glob(f"*{SUFFIX}") if each.stat().st_mtime >= begun - 1]
+        if not made:
+            raise CommandFailed(f"the daemon made a snapshot, but not in {snapshots}: give this command the --snapshot-dir of the
+            "
+                                "daemon (svcd --snapshot-dir PATH backup FOLDER)")
+        path = _copied(max(made, key=lambda each: each.stat().st_mtime_ns), target)
+    backups = sorted(target.glob(f"svcd-*{SUFFIX}"), key=lambda each: each.stat().st_mtime_ns)
+    removed = backups[:-keep] if keep else []
+    for each in removed:
+        each.unlink()
     size = path.stat().st_size
     if is_json:
         output.print_json({"file": str(path), "bytes": size, "removed": [str(each) for each in removed]})
@@ -59,11 +67,11 @@ def backup_command(context: click.Context, target: Path, keep: int | None, url: 
 
 @contextmanager
 def _source(context: click.Context, url: str | None, key: str | None, folder: Path | None) -> Iterator[tuple[Instance, Path]]:
-    """The instance, and where it puts snapshots."""
+    """Yield the instance and its folder of snapshots."""
     if folder is None:
         config = load(context.find_root().obj or {}, os.environ)
         if config.s3_bucket_url is not None:
-            raise CommandFailed("this configuration has an object store, where the daemon puts its snapshots: ask for one with "
+            raise CommandFailed("with this configuration the daemon writes its snapshots to an object store: request one with "
                                 "POST /snapshots, or use --schedule-snapshot")
         with instance.opened(context, url, key, None) as running:
             yield running, config.snapshot_dir
@@ -83,7 +91,7 @@ def _newest(folder: Path, begun: float) -> Path:
 
 
 def _copied(snapshot: Path, folder: Path) -> Path:
-    """Copy a snapshot under a name with the time; the copy is on disk and whole when it has this name."""
+    """Copy a snapshot to a name with the time; a file with such a name is complete and on disk."""
     path = folder / f"svcd-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}{SUFFIX}"
     partial = path.with_suffix(".partial")
     try:
@@ -111,9 +119,9 @@ def _removed(folder: Path, keep: int) -> list[Path]:
 @click.argument("data_folder", metavar="DATA-FOLDER", type=click.Path(path_type=Path))
 @click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
 def restore_command(archive: Path, data_folder: Path, is_json: bool) -> int:
-    """Import the archive into a new folder, and see that it opens."""
+    """Import the archive into a new folder, and check that it opens."""
     if data_folder.exists() and any(data_folder.iterdir()):
-        raise CommandFailed(f"{data_folder} has something in it already: name a folder that does not exist")
+        raise CommandFailed(f"{data_folder} is not empty: name a folder that does not exist")
     kind = "dump" if archive.suffix == ".dump" else "snapshot"
     with instance.started(data_folder, f"--import-{kind}", str(archive.absolute()), must_exist=False) as restored:
         stats: Any = restored.call("GET", "/stats")

@@ -1,6 +1,6 @@
-"""`svcd cluster`: the nodes of a cluster, and what is done to them one by one (docs/cluster.md).
+"""`svcd cluster`: show the nodes of a cluster, compare them, and prepare single nodes (docs/cluster.md).
 
-`join` works on the data folder of a node that is stopped, with the configuration of its next start. The others ask one node.
+`join` works on the data folder of a stopped node, with the configuration of its next start. The other commands ask one node.
 """
 from __future__ import annotations
 
@@ -27,35 +27,34 @@ _WAITING = "/tasks?statuses=enqueued,processing&limit=0"
 Status = Mapping[str, Any]
 
 ABOUT = (
-    "Show the nodes of a cluster, compare them, and prepare them for a stop or a start. Each of these commands but join asks "
-    "the daemon of the configuration, or the one that --url names."
+    "Show the nodes of a cluster, compare them, and prepare them for a stop or a start. All of these commands except join ask "
+    "the daemon of the configuration, or the daemon at --url."
 )
-STATUS = "Show all nodes as one of them knows them: who leads, who is behind, whether their contents agree."
+STATUS = "Show all nodes, as one of them sees them: who leads, who is behind, whether their contents agree."
 JOIN = (
-    "Make the data folder of the configuration one of a cluster, and fetch a copy of another node's data if it needs one, "
-    "without starting the daemon, which would do the same: svcd --cluster URL --node-name NAME cluster join. No daemon may "
-    "have the folder open."
+    "Add the data folder of the configuration to a cluster, and fetch a copy of another node's data if it needs one: "
+    "svcd --cluster URL --node-name NAME cluster join. The start of the daemon does the same. No daemon may have the folder open."
 )
 DRAIN = (
-    "Leave it to other nodes to lead, and wait until one does: then the node may be stopped, and no write has to wait for a new "
-    "leader. Until then it goes on to take reads and writes. A start ends it, and so does --undo."
+    "Let another node lead, and wait until it does. You can then stop this node, and no write has to wait for a new leader. Until
+    " "then the node still accepts reads and writes. A start or --undo lets it lead again."
 )
 VERIFY = (
-    "Wait until no task waits, and all nodes that are up show the same hash, of the same last task, for every index. Ends with "
-    "status 1, and names the indexes, when they differ after that time."
+    "Wait until no task is waiting and all live nodes have the same hash, of the same last task, for every index. If they "
+    "still differ at the end, the command names the indexes and ends with status 1."
 )
 FORGET = (
-    "Forget the node NAME, which will not come back: the log keeps what a node lacks for as long as it is known. Should it come "
+    "Forget the node NAME, which will not come back: the log keeps all entries that a known node lacks. If the node comes "
     "back after all, it fetches a copy of another node's data."
 )
 
 
 def _options(command: Any) -> Any:
-    """Adds the options that say which node is asked, and --json."""
+    """Add the options that name a node, and --json."""
     for option in (
         click.option("--json", "is_json", is_flag=True, help="Print the result as JSON."),
         click.option("--key", help="API key or master key; by default the master key of the configuration."),
-        click.option("--url", help="Address of the node; by default that of the configuration."),
+        click.option("--url", help="Address of the node; by default the address in the configuration."),
     ):
         command = option(command)
     return command
@@ -66,7 +65,7 @@ def command() -> None:
     """The commands below."""
 
 
-# What a node tells
+# Reading from a node
 
 
 @command.command("status", help=STATUS, short_help="Show all nodes: who leads, who is behind.")
@@ -82,8 +81,14 @@ def status(context: click.Context, url: str | None, key: str | None, is_json: bo
     leader = found["leader"] or output.styled("nobody", "bad")
     print(f"cluster {found['uid']}: {leader} leads, {found['lastEntry']:,} entries applied")
     if not found["hasQuorum"]:
-        print(output.styled("The log has no majority: reads go on, writes are refused.", "bad"))
-    print(output.table([_row(node) for node in found["nodes"]]))
+        print(output.styled("The log has lost its majority: reads work, writes are refused.", "bad"))
+    rows = []
+    for node in found["nodes"]:
+        silent = f"silent for {output.duration(node['secondsSinceSeen'])}"
+        rows.append([node["name"], "leads" if node["isLeader"] else "follows" if node["isAlive"] else silent,
+                     f"{node['lag']:,} behind" if node["lag"] else "up to date", f"svcd {node['version']}", node["url"],
+                     node["fault"] or ""])
+    print(output.table(rows))
     differing = _differing(found)
     total = len(_indexes(found))
     print(f"indexes: {total - len(differing)} of {total} agree"
@@ -91,24 +96,17 @@ def status(context: click.Context, url: str | None, key: str | None, is_json: bo
     return 0
 
 
-def _row(node: Mapping[str, Any]) -> list[str]:
-    is_alive = node["isAlive"]
-    state = "leads" if node["isLeader"] else "follows" if is_alive else f"silent for {output.duration(node['secondsSinceSeen'])}"
-    behind = f"{node['lag']:,} behind" if node["lag"] else "up to date"
-    return [node["name"], state, behind, f"svcd {node['version']}", node["url"], node["fault"] or ""]
-
-
 def _living(found: Status) -> list[Mapping[str, Any]]:
     return [node for node in found["nodes"] if node["isAlive"]]
 
 
 def _indexes(found: Status, known: Iterable[str] = ()) -> set[str]:
-    """The indexes of living nodes, and those that are known of elsewhere."""
+    """Return the indexes of live nodes, and the known ones."""
     return {uid for node in _living(found) for uid in node["indexes"]}.union(known)
 
 
 def _differing(found: Status, known: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
-    """The indexes in which living nodes do not agree: uid -> name of a node -> what it has, None for nothing yet."""
+    """Return the indexes in which live nodes differ: uid -> name of a node -> hash and last task, None without a hash."""
     differing = {}
     for uid in sorted(_indexes(found, known)):
         contents = {node["name"]: node["indexes"].get(uid) for node in _living(found)}
@@ -122,7 +120,7 @@ def _differing(found: Status, known: Iterable[str] = ()) -> dict[str, dict[str, 
 @_options
 @click.pass_context
 def verify(context: click.Context, within: int, url: str | None, key: str | None, is_json: bool) -> int:
-    """Ask again and again, then print."""
+    """Ask until the nodes agree or the time is over, then print."""
     with instance.opened(context, url, key, None) as node:
         found = _awaited(node, within, lambda found: found["hasQuorum"] and not node.call("GET", _WAITING)["total"]
                          and not _differing(found, _known(node)))
@@ -137,25 +135,23 @@ def verify(context: click.Context, within: int, url: str | None, key: str | None
     if away:
         output.remark(f"not compared, because silent: {', '.join(away)}")
     if not found["hasQuorum"]:
-        output.remark("the log has no majority: nodes do not learn of each other")
+        output.remark("the log has lost its majority: nodes cannot see each other")
     for uid, contents in differing.items():
-        print(f"{output.styled(uid, 'bad')}: " + ", ".join(f"{name} {_content(each)}" for name, each in contents.items()))
+        print(f"{output.styled(uid, 'bad')}: " + ", ".join(
+            f"{name} " + ("has no hash" if each is None else f"{each['hash'][:_SHOWN_OF_A_HASH]} after task {each['lastTask']}")
+            for name, each in contents.items()))
     indexes = len(_indexes(found, known))
     print(f"{', '.join(node['name'] for node in living)}: {indexes - len(differing)} of {indexes} indexes agree")
     return 0 if is_right else instance.FAILED
 
 
 def _known(node: Instance) -> list[str]:
-    """The indexes of a node, hashed or not."""
+    """Return all indexes of a node, with or without hash."""
     return [index["uid"] for index in node.call("GET", f"/indexes?limit={_MOST_INDEXES}")["results"]]
 
 
-def _content(content: Mapping[str, Any] | None) -> str:
-    return "has no hash" if content is None else f"{content['hash'][:_SHOWN_OF_A_HASH]} after task {content['lastTask']}"
-
-
 def _awaited(node: Instance, within_s: float, is_met: Callable[[Status], bool]) -> Status:
-    """What a node tells once a condition is met, or when the time is over."""
+    """Ask a node until its answer meets a condition or the time is over; return the last answer."""
     deadline = time.monotonic() + within_s
     while True:
         found: Status = node.call("GET", "/cluster")
@@ -164,16 +160,16 @@ def _awaited(node: Instance, within_s: float, is_met: Callable[[Status], bool]) 
         time.sleep(_LOOK_S)
 
 
-# What is done to a node
+# Changing a node
 
 
 @command.command("drain", help=DRAIN, short_help="Let other nodes lead, before a stop.")
-@click.option("--undo", is_flag=True, help="Let it take part in leading again.")
+@click.option("--undo", is_flag=True, help="Let the node lead again.")
 @click.option("--within", type=click.IntRange(0), default=30, show_default=True, metavar="SECONDS", help="How long to wait.")
 @_options
 @click.pass_context
 def drain(context: click.Context, undo: bool, within: int, url: str | None, key: str | None, is_json: bool) -> int:
-    """Ask for it, and wait until another node leads."""
+    """Request it, and wait until another node leads."""
     with instance.opened(context, url, key, None) as node:
         if undo:
             summary: Status = node.call("DELETE", "/cluster/drain")
@@ -187,7 +183,7 @@ def drain(context: click.Context, undo: bool, within: int, url: str | None, key:
     if is_json:
         output.print_json({"node": name, "leader": leader, "isDraining": not undo})
     elif undo:
-        print(f"{name} takes part in leading again")
+        print(f"{name} may lead again")
     else:
         print(f"{leader} leads: {name} may be stopped")
     return 0
@@ -198,7 +194,7 @@ def drain(context: click.Context, undo: bool, within: int, url: str | None, key:
 @_options
 @click.pass_context
 def forget(context: click.Context, name: str, url: str | None, key: str | None, is_json: bool) -> int:
-    """Have a node removed."""
+    """Have the cluster remove a node."""
     with instance.opened(context, url, key, None) as node:
         found: Status = node.call("GET", "/cluster")
         if any(each["name"] == name and each["isAlive"] and name != found["node"] for each in found["nodes"]):
@@ -218,10 +214,11 @@ def forget(context: click.Context, name: str, url: str | None, key: str | None, 
 @click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_context
 def join(context: click.Context, is_json: bool) -> int:
-    """Do what the next start would do before it opens the folder."""
+    """Join the cluster as the next start would do before it opens the folder."""
     config = load(context.find_root().obj or {}, os.environ)
     if config.cluster is None:
-        raise CommandFailed("the configuration has no --cluster: svcd --cluster URL --node-name NAME cluster join", MISUSED)
+        raise CommandFailed("--cluster is missing in the configuration: svcd --cluster URL --node-name NAME cluster join",
+        MISUSED)
     from svcd.cluster import joining
     from svcd.cluster.log import Unavailable
     from svcd.cluster.log_address import open_log
@@ -231,7 +228,7 @@ def join(context: click.Context, is_json: bool) -> int:
     before = _applied(config.db_path)
     with _locked(config.db_path), closing(open_log(config.cluster, TIMEOUT_S)) as log:
         try:
-            log.last()  # a folder that has joined already would be taken as it is without the log
+            log.last()  # otherwise a folder that has joined already would be accepted without the log
             position = joining.join(log, config.db_path, config.node_name, config.master_key,
                                     lambda path, folder: import_snapshot(path, folder, keeps_cluster=True))
         except joining.CannotJoin as refused:
@@ -251,7 +248,7 @@ def join(context: click.Context, is_json: bool) -> int:
 
 
 def _applied(folder: Path) -> int | None:
-    """How far the log is applied to a data folder; None for one that is of no cluster."""
+    """Return the last log entry that is applied to a data folder; None for a folder outside of clusters."""
     from svcd.index.connections import open_reader
 
     path = folder / "instance.sqlite"
@@ -260,14 +257,14 @@ def _applied(folder: Path) -> int | None:
     with closing(open_reader(path)) as reader:
         try:
             row = reader.execute("SELECT applied FROM log_position").fetchone()
-        except sqlite3.OperationalError:  # of an older svcd
+        except sqlite3.OperationalError:  # the folder of an older svcd
             return None
     return row[0] if row else None
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep other svcd from a data folder, if it exists. Raises CommandFailed when one has it open."""
+    """Lock a data folder, if it exists. Raises CommandFailed when another svcd has it open."""
     from svcd.instance.instance import FolderInUse, lock_folder
 
     if not folder.exists():

@@ -16,6 +16,6 @@ ABOUT = (
 def command(context: click.Context, shell: str) -> int:
     """Print the script that click has for this shell."""
     completion = get_completion_class(shell)
-    assert completion is not None  # the choices above are those that click knows
+    assert completion is not None  # click supports all choices above
     print(completion(context.find_root().command, {}, "svcd", "_SVCD_COMPLETE").source())
     return 0

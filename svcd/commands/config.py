@@ -16,7 +16,7 @@ ABOUT = (
 
 
 @click.group("config", invoke_without_command=True, help=ABOUT)
-@click.option("--all", "shows_all", is_flag=True, help="Defaults, too.")
+@click.option("--all", "shows_all", is_flag=True, help="Show defaults, too.")
 @click.option("--json", "is_json", is_flag=True, help="Print all of it as JSON.")
 @click.pass_context
 def command(context: click.Context, shows_all: bool, is_json: bool) -> int:
@@ -45,5 +45,5 @@ def init(path: Path) -> int:
             file.write(sample_config())
     except FileExistsError:
         raise CommandFailed(f"{path} exists already: name another file") from None
-    print(f"{path}: remove the # before what you want to change")
+    print(f"{path}: remove the # before the options that you want to change")
     return 0

@@ -24,12 +24,12 @@ ABOUT = (
 @click.argument("index")
 @click.option("--output", "-o", "path", type=click.Path(path_type=Path, dir_okay=False),
               help="The file to write; standard output otherwise.")
-@click.option("--filter", "filter_text", help="Only documents that fit, as in searches.")
+@click.option("--filter", "filter_text", help="Only documents that match, as in searches.")
 @click.option("--fields", help="Only these attributes, separated by commas.")
-@click.option("--vectors", is_flag=True, help="With the vectors of documents.")
+@click.option("--vectors", is_flag=True, help="Include the vectors of documents.")
 @click.option("--array", is_flag=True, help="One JSON array instead of a document a line.")
 @instance.options
-@click.option("--json", "is_json", is_flag=True, help="Print how many there were as JSON; needs --output.")
+@click.option("--json", "is_json", is_flag=True, help="Print the number of documents as JSON; needs --output.")
 @click.pass_context
 def command(context: click.Context, index: str, path: Path | None, filter_text: str | None, fields: str | None, vectors: bool,
             array: bool, url: str | None, key: str | None, folder: Path | None, is_json: bool) -> int:
@@ -43,7 +43,12 @@ def command(context: click.Context, index: str, path: Path | None, filter_text: 
         wanted["fields"] = [name.strip() for name in fields.split(",")]
     bar = output.Bar("documents", is_json or path is None and sys.stdout.isatty())
     with instance.opened(context, url, key, folder) as source, _written(path) as out:
-        count = _write(_pages(source, index, wanted, bar), out, array)
+        count = 0
+        for count, document in enumerate(_pages(source, index, wanted, bar), 1):
+            before = ("[\n" if count == 1 else ",\n") if array else ""
+            out.write(before + json.dumps(document, ensure_ascii=False) + ("" if array else "\n"))
+        if array:
+            out.write("\n]\n" if count else "[]\n")
     bar.end()
     if is_json:
         output.print_json({"index": index, "documents": count, "file": str(path)})
@@ -63,19 +68,9 @@ def _pages(source: Instance, index: str, wanted: Mapping[str, Any], bar: output.
             return
 
 
-def _write(documents: Iterator[Any], out: TextIO, is_array: bool) -> int:
-    count = 0
-    for count, document in enumerate(documents, 1):
-        before = ("[\n" if count == 1 else ",\n") if is_array else ""
-        out.write(before + json.dumps(document, ensure_ascii=False) + ("" if is_array else "\n"))
-    if is_array:
-        out.write("\n]\n" if count else "[]\n")
-    return count
-
-
 @contextmanager
 def _written(path: Path | None) -> Iterator[TextIO]:
-    """Standard output, or a file that appears under its name only when it is whole."""
+    """Yield standard output, or a file that gets its name only when it is complete."""
     if path is None:
         yield sys.stdout
         return

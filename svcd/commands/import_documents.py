@@ -1,4 +1,4 @@
-"""`svcd import`: documents of files, folders and SQLite tables, sent in portions; an import that broke off goes on."""
+"""`svcd import`: send the documents of files, folders and SQLite tables in portions, and resume an interrupted import."""
 from __future__ import annotations
 
 import gzip
@@ -22,25 +22,25 @@ from svcd.commands import instance, output
 from svcd.commands.instance import CommandFailed, Instance, index_path
 
 TYPES = {".json": JSON, ".ndjson": NDJSON, ".jsonl": NDJSON, ".csv": CSV}
-# Bytes of a request: enough that requests do not count, little enough that one is soon repeated.
+# Bytes of a request: large enough that the cost of a request does not matter, small enough to be repeated soon.
 DEFAULT_PORTION = 8_000_000
 _CHUNK = 1 << 18
 _SQL_ROWS = 1000
 _SQLITE = b"SQLite format 3\0"  # how each database begins
 
 ABOUT = (
-    "Add the documents of SOURCE to INDEX, which is created if need be. SOURCE is a file (.json, .ndjson, .jsonl, .csv, "
-    "each also with .gz), a folder of such files, `-` for NDJSON on standard input, or FILE:TABLE of an SQLite database. If "
-    "it breaks off, the same command goes on where it was."
+    "Add the documents of SOURCE to INDEX, and create the index if it does not exist. SOURCE is a file (.json, .ndjson, .jsonl, "
+    ".csv, each also with .gz), a folder of such files, `-` for NDJSON on standard input, or FILE:TABLE of an SQLite database. "
+    "Run the same command again to resume an interrupted import."
 )
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where documents come from.
+    """A source of documents.
 
-    identity: changes when its content does, empty for what cannot be read again. total: bytes or rows, None when unknown. read:
-    opens it; yields (texts of documents, how much of the total has been read).
+    identity: changes with the content; empty for a source that cannot be read again. total: bytes or rows, None when unknown.
+    read: opens the source and yields (texts of documents, part of the total that has been read).
     """
 
     name: str
@@ -52,13 +52,13 @@ class Source:
 @click.command("import", help=ABOUT)
 @click.argument("source")
 @click.argument("index")
-@click.option("--primary-key", help="The attribute that names a document; found by its name when left out.")
-@click.option("--update", is_flag=True, help="Change the attributes that are given, keep the others of a document.")
-@click.option("--delimiter", default=",", show_default=True, help="What separates the columns of a CSV file.")
+@click.option("--primary-key", help="The attribute that identifies a document; by default svcd finds it by its name.")
+@click.option("--update", is_flag=True, help="Change only the given attributes of a document.")
+@click.option("--delimiter", default=",", show_default=True, help="The separator of the columns of a CSV file.")
 @click.option("--portion", default=DEFAULT_PORTION, show_default=True, type=click.IntRange(min=1),
               help="Bytes of documents in a request.")
-@click.option("--restart", is_flag=True, help="Begin anew, also when an earlier import broke off.")
-@click.option("--no-wait", is_flag=True, help="End when everything is sent, before it is indexed.")
+@click.option("--restart", is_flag=True, help="Start from the beginning, even if an earlier import was interrupted.")
+@click.option("--no-wait", is_flag=True, help="End when all documents are sent, before they are indexed.")
 @instance.options
 @click.option("--json", "is_json", is_flag=True, help="Print the result as JSON, and no progress.")
 @click.pass_context
@@ -88,14 +88,14 @@ def command(context: click.Context, source: str, index: str, primary_key: str | 
 
 
 def sources_of(named: str, delimiter: str = ",") -> list[Source]:
-    """The sources that an argument names. Raises CommandFailed."""
+    """Return the sources that an argument names. Raises CommandFailed."""
     if named == "-":
         return [Source("standard input", "", None, lambda: _of_stream(sys.stdin.buffer, NDJSON, delimiter))]
     path = Path(named)
     if path.is_dir():
         files = sorted(each for each in path.iterdir() if _type_of(each))
         if not files:
-            raise CommandFailed(f"{path} has no file that ends in {', '.join(TYPES)} (or these with .gz)")
+            raise CommandFailed(f"{path} does not contain a file with the extension {', '.join(TYPES)} (or these with .gz)")
         return [_file(each, delimiter) for each in files]
     if path.exists():
         return [_file(path, delimiter)]
@@ -115,7 +115,7 @@ def _file(path: Path, delimiter: str) -> Source:
         raise CommandFailed(f"{path} is an SQLite database; name one of its tables, FILE:TABLE: "
                             f"{', '.join(f'{path}:{table}' for table in _tables_of(path)) or 'it has none'}")
     if kind is None:
-        raise CommandFailed(f"{path}: its name tells no format; expected one that ends in {', '.join(TYPES)} (or these with "
+        raise CommandFailed(f"{path}: unknown format; expected a file with the extension {', '.join(TYPES)} (or these with "
                             ".gz), or FILE:TABLE of an SQLite database")
     facts = path.stat()
 
@@ -146,7 +146,7 @@ def _table(path: Path, table: str) -> Source:
         raise CommandFailed(f"{path} is not an SQLite database; name the file alone, or FILE:TABLE of a database")
     tables = _tables_of(path)
     if table not in tables:
-        raise CommandFailed(f"{path} has no table {table}; its tables are: {', '.join(tables) or 'none'}")
+        raise CommandFailed(f"table {table} not found in {path}; its tables are: {', '.join(tables) or 'none'}")
     spelled = '"' + table.replace('"', '""') + '"'
     with _reading(path) as connection:
         (count,) = connection.execute(f"SELECT count(*) FROM {spelled}").fetchone()
@@ -158,14 +158,16 @@ def _table(path: Path, table: str) -> Source:
             done = 0
             while some := rows.fetchmany(_SQL_ROWS):
                 done += len(some)
-                yield [_row_text(names, row) for row in some], done
+                # Blobs are left out, because JSON cannot represent them.
+                yield [json.dumps({name: value for name, value in zip(names, row) if not isinstance(value, bytes)},
+                                  ensure_ascii=False) for row in some], done
 
     facts = path.stat()
     return Source(f"{path}:{table}", f"{path.absolute()}:{table} {facts.st_size} {facts.st_mtime_ns}", count, read)
 
 
 def _is_database(path: Path) -> bool:
-    if not path.is_file():  # a pipe would be waited for
+    if not path.is_file():  # a read from a pipe would wait
         return False
     try:
         with path.open("rb") as file:
@@ -183,20 +185,15 @@ def _reading(path: Path) -> Any:
     return closing(sqlite3.connect(f"file:{path.absolute()}?mode=ro", uri=True))
 
 
-def _row_text(names: Sequence[str], row: Sequence[Any]) -> str:
-    """A row as a document; blobs have no place in JSON and are left out."""
-    return json.dumps({name: value for name, value in zip(names, row) if not isinstance(value, bytes)}, ensure_ascii=False)
-
-
-# Where an import broke off
+# The progress of an import
 
 
 @dataclass(frozen=True)
 class Place:
-    """How much of an import the instance has acknowledged, kept in a file until the import is complete.
+    """The acknowledged part of an import, kept in a file until the import is complete.
 
-    path: of the file; None when there is none. finished: sources that were sent whole; documents: of the next one; tasks: all
-    that were enqueued.
+    path: the file; None for an import without a file. finished: number of sources that were sent completely; documents: number
+    of documents sent of the next source; tasks: all enqueued tasks.
     """
 
     path: Path | None
@@ -207,7 +204,7 @@ class Place:
 
     @classmethod
     def of(cls, target: str, index: str, sources: Sequence[Source]) -> Place:
-        """The place of an import of these sources, as far as it was noted."""
+        """Return the noted progress of an import of these sources."""
         if not all(source.identity for source in sources):
             return cls(None)
         what = json.dumps([target, index, [source.identity for source in sources]])
@@ -220,7 +217,7 @@ class Place:
             return cls(path)
 
     def note(self) -> None:
-        """Keep it."""
+        """Write the file."""
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -230,7 +227,7 @@ class Place:
         fresh.replace(self.path)
 
     def forget(self) -> None:
-        """The next import begins anew."""
+        """Delete the file: the next import starts from the beginning."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
@@ -240,7 +237,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Sent:
-    """documents: all that the sources have; skipped: those that an earlier import had sent; tasks: of this import."""
+    """documents: number in all sources; skipped: number that an earlier import had sent; tasks: the tasks of this import."""
 
     documents: int
     skipped: int
@@ -256,7 +253,10 @@ def _send(target: Instance, method: str, path: str, sources: Sequence[Source], n
             source = sources[number]
             for texts, read in _portions(_documents(source), place.documents, portion):
                 if texts:
-                    place = _sent(target, method, path, texts, place)
+                    task = target.send(method, path, "\n".join(texts).encode(), NDJSON)
+                    place = replace(place, documents=place.documents + len(texts), total=place.total + len(texts),
+                                    tasks=(*place.tasks, task["taskUid"]))
+                    place.note()
                 bar.show(place.total, None if source.total is None else (number + read / max(source.total, 1)) / len(sources))
             place = replace(place, finished=number + 1, documents=0)
             place.note()
@@ -267,9 +267,9 @@ def _send(target: Instance, method: str, path: str, sources: Sequence[Source], n
 
 
 def _portions(documents: Iterator[tuple[list[str], int]], skipped: int, most_bytes: int) -> Iterator[tuple[list[str], int]]:
-    """The documents after the first `skipped` ones in lists of about so many bytes, with how much has been read.
+    """Yield the documents after the first `skipped` ones in lists of about `most_bytes`, with the part that has been read.
 
-    Empty lists tell how far reading is.
+    Empty lists report progress.
     """
     texts: list[str] = []
     size = seen = read = 0
@@ -292,21 +292,12 @@ def _documents(source: Source) -> Iterator[tuple[list[str], int]]:
     except (OSError, EOFError, sqlite3.Error) as failure:
         raise CommandFailed(f"{source.name} cannot be read: {getattr(failure, 'strerror', None) or failure}") from None
     except (ValueError, ApiError) as wrong:
-        raise CommandFailed(f"{source.name} is malformed: {wrong}. What stands before was sent; mend the file and import it "
-                            "again.") from None
-
-
-def _sent(target: Instance, method: str, path: str, texts: list[str], place: Place) -> Place:
-    """Send documents, and note that they were acknowledged."""
-    task = target.send(method, path, "\n".join(texts).encode(), NDJSON)
-    place = replace(place, documents=place.documents + len(texts), total=place.total + len(texts),
-                    tasks=(*place.tasks, task["taskUid"]))
-    place.note()
-    return place
+        raise CommandFailed(f"{source.name} is malformed: {wrong}. The documents before the fault were sent; correct the file "
+                            "and import it again.") from None
 
 
 def _wait(target: Instance, tasks: Sequence[int], is_silent: bool) -> int:
-    """Wait until all tasks are done; how many documents they added or changed. Raises CommandFailed with the first error."""
+    """Wait for all tasks and return the number of documents they added or changed. Raises CommandFailed with the first error."""
     bar, indexed, failures = output.Bar("portions indexed", is_silent), 0, []
     for done, uid in enumerate(tasks):
 

@@ -1,8 +1,8 @@
-"""The instance that a command talks to: requests over HTTP to a daemon, or to one that is started for a data folder.
+"""The instance that a command talks to: requests over HTTP to a running daemon, or to one started for a data folder.
 
 By default it is the daemon of the same configuration (--http-addr, --master-key, SVC_* variables, ./config.toml). With --folder
-the command starts a daemon of its own on that data folder, on a free port of loopback with a random master key, and stops it
-at the end; a folder that is in use by another svcd refuses.
+the command starts its own daemon on that data folder, on a free port of loopback with a random master key, and stops it at the
+end; it fails if another svcd uses the folder.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from svcd.http.tls import client_context
 
 FAILED, MISUSED, UNREACHABLE = 1, 2, 3
 TIMEOUT_S = 60.0
-# How long a daemon may take to open a data folder; the upgrade of a large one takes minutes.
+# The time that a daemon may take to open a data folder; the upgrade of a large folder takes minutes.
 START_S = 3600.0
 _STOP_S = 60.0
 _ADDRESS = re.compile(r"address\s+(https?://\S+)")
@@ -40,7 +40,7 @@ Tell = Callable[[Mapping[str, Any]], None]
 
 
 class CommandFailed(click.ClickException):
-    """The command cannot go on. message: what was wrong and what would be right; exit_code: how the command ends."""
+    """The command fails. message: the fault and its correction; exit_code: the status of the command."""
 
     def __init__(self, reason: str, status: int = FAILED) -> None:
         super().__init__(reason)
@@ -48,7 +48,7 @@ class CommandFailed(click.ClickException):
 
 
 class Refused(CommandFailed):
-    """The instance refused a request. code: of the error."""
+    """The instance refused a request. code: the code of the error."""
 
     def __init__(self, reason: str, code: str) -> None:
         super().__init__(reason)
@@ -56,12 +56,12 @@ class Refused(CommandFailed):
 
 
 def options(command: Any) -> Any:
-    """Adds the options that say which instance is meant; the command passes them on to opened()."""
+    """Add the options that name an instance; the command passes their values to opened()."""
     for option in (
         click.option("--folder", type=click.Path(path_type=Path),
-                     help="A data folder that no daemon has open, instead of a daemon."),
+                     help="Use a data folder that no daemon has open, instead of a daemon."),
         click.option("--key", help="API key or master key; by default the master key of the configuration."),
-        click.option("--url", help="Address of the daemon; by default that of the configuration."),
+        click.option("--url", help="Address of the daemon; by default the address in the configuration."),
     ):
         command = option(command)
     return command
@@ -79,14 +79,16 @@ class Instance:
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
     def call(self, method: str, path: str, value: Any = None) -> Any:
-        """The JSON that a request answers. value: sent as JSON unless it is None. Raises CommandFailed."""
+        """Send a request and return the JSON of the response. value: the body, unless it is None. Raises CommandFailed."""
         body = None if value is None else json.dumps(value).encode()
         return self.send(method, path, body, "application/json")
 
     def send(self, method: str, path: str, body: bytes | None, content_type: str) -> Any:
-        """As call(), with a body that is encoded already."""
+        """Send a request with an encoded body and return the JSON of the response. Raises CommandFailed."""
         headers = self._headers if body is None else {**self._headers, "Content-Type": content_type}
-        connection = self._connection()
+        host, port = self._parts.hostname or "", self._parts.port
+        connection = (http.client.HTTPSConnection(host, port or 443, timeout=TIMEOUT_S, context=client_context())
+                      if self._parts.scheme == "https" else http.client.HTTPConnection(host, port or 80, timeout=TIMEOUT_S))
         try:
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
@@ -100,21 +102,15 @@ class Instance:
         try:
             value = loads_wrapped(text) if text else None
         except ValueError:
-            raise CommandFailed(f"{self.url} answers, but not as svcd does; is the address right?", UNREACHABLE) from None
+            raise CommandFailed(f"{self.url} answers, but not like svcd; check the address", UNREACHABLE) from None
         if answer.status >= 400:
             fault = value if isinstance(value, dict) else {}
             hint = "; name a key with --key" if answer.status in (401, 403) else ""
             raise Refused(f"{fault.get('message', f'status {answer.status}')}{hint}", str(fault.get("code", "")))
         return value
 
-    def _connection(self) -> http.client.HTTPConnection:
-        host, port = self._parts.hostname or "", self._parts.port
-        if self._parts.scheme == "https":
-            return http.client.HTTPSConnection(host, port or 443, timeout=TIMEOUT_S, context=client_context())
-        return http.client.HTTPConnection(host, port or 80, timeout=TIMEOUT_S)
-
     def finished(self, task_uid: int, tell: Tell = lambda task: None) -> Mapping[str, Any]:
-        """Wait for a task. tell: called with the task as it stands, again and again. Raises CommandFailed when it failed."""
+        """Wait for a task. tell: called with the task after each poll. Raises CommandFailed when the task failed."""
         pause_s = _SHORTEST_POLL_S
         while True:
             task: Mapping[str, Any] = self.call("GET", f"/tasks/{task_uid}")
@@ -128,7 +124,7 @@ class Instance:
             pause_s = min(2 * pause_s, _LONGEST_POLL_S)
 
     def progress(self, task: Mapping[str, Any]) -> float | None:
-        """How much of the batch of a task is done, 0 to 1; None when nobody can say."""
+        """Return the progress of the batch of a task, 0 to 1; None when it is unknown."""
         if task["status"] != "processing" or task["batchUid"] is None:
             return None
         progress = self.call("GET", f"/batches/{task['batchUid']}").get("progress")
@@ -136,16 +132,16 @@ class Instance:
 
 
 def index_path(index_uid: str) -> str:
-    """The path of an index."""
+    """Return the path of an index in URLs."""
     return f"/indexes/{quote(index_uid, safe='')}"
 
 
 @contextmanager
 def opened(context: click.Context, url: str | None, key: str | None, folder: Path | None) -> Iterator[Instance]:
-    """The instance that the options name. Raises CommandFailed, ConfigError."""
+    """Yield the instance that the options name. Raises CommandFailed, ConfigError."""
     if folder is not None:
         if url or key:
-            raise CommandFailed("--folder starts a daemon of its own: leave out --url and --key", MISUSED)
+            raise CommandFailed("--folder starts its own daemon: omit --url and --key", MISUSED)
         with started(folder) as instance:
             yield instance
         return
@@ -158,9 +154,9 @@ def opened(context: click.Context, url: str | None, key: str | None, folder: Pat
 
 @contextmanager
 def started(folder: Path, *arguments: str, must_exist: bool = True) -> Iterator[Instance]:
-    """A daemon of our own on a data folder. arguments: further options. Raises CommandFailed with what it said."""
+    """Start a daemon on a data folder and yield it. arguments: further options. Raises CommandFailed with its last message."""
     if must_exist and not (folder / "instance.sqlite").exists():
-        raise CommandFailed(f"{folder} is not a data folder of svcd: it has no file instance.sqlite")
+        raise CommandFailed(f"{folder} is not a data folder of svcd: instance.sqlite not found")
     key = secrets.token_urlsafe(24)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("SVC_")}
     with tempfile.TemporaryDirectory(prefix="svcd-command-") as work, open(Path(work) / "log", "w+b") as log:
@@ -184,7 +180,7 @@ def started(folder: Path, *arguments: str, must_exist: bool = True) -> Iterator[
 def _address(process: subprocess.Popen[bytes], log: Path) -> str:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
-        is_over = process.poll() is not None  # asked before the log is read, which then is complete
+        is_over = process.poll() is not None  # asked before the log is read, so that the log is complete then
         said = log.read_text(errors="replace")
         found = _ADDRESS.search(said)
         if found:

@@ -1,6 +1,6 @@
-"""`svcd repair`: makes the file of an index afresh from its documents, vectors and settings.
+"""`svcd repair`: rebuild the file of an index from its documents, vectors and settings.
 
-It works on a data folder that no daemon has open. The damaged file is kept in the folder `damaged`. See docs/storage.md#damage.
+No daemon may have the data folder open. The folder `damaged` keeps the damaged file. See docs/storage.md#damage.
 """
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ ASIDE = "damaged"
 _MOST_SHOWN = 20
 
 ABOUT = (
-    "Rebuild the file of INDEX from its documents, vectors and settings, when it is damaged. Stop the daemon first. What cannot "
-    "be read is named, and the damaged file is kept. Ends with status 1 when something was lost."
+    "Rebuild the damaged file of INDEX from its documents, vectors and settings. Stop the daemon first. The command names "
+    "unreadable parts, keeps the damaged file, and ends with status 1 if parts were lost."
 )
 
 
 @click.command("repair", help=ABOUT)
 @click.argument("index_uid", metavar="INDEX")
-@click.option("--folder", type=click.Path(path_type=Path), help="The data folder; by default that of the configuration.")
+@click.option("--folder", type=click.Path(path_type=Path), help="The data folder; by default the folder in the configuration.")
 @click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_context
 def command(context: click.Context, index_uid: str, folder: Path | None, is_json: bool) -> int:
-    """Rebuild an index, and say what was lost."""
+    """Rebuild an index, and print the losses."""
     folder = folder or load(context.find_root().obj or {}, os.environ).db_path
     if not (folder / "instance.sqlite").exists():
-        raise CommandFailed(f"{folder} is not a data folder of svcd: it has no file instance.sqlite")
+        raise CommandFailed(f"{folder} is not a data folder of svcd: instance.sqlite not found")
     try:
         lock = lock_folder(folder / "LOCK")
     except FolderInUse:
@@ -60,7 +60,7 @@ def command(context: click.Context, index_uid: str, folder: Path | None, is_json
 
 
 def _listed(folder: Path, index_uid: str) -> tuple[str, str | None]:
-    """The uuid and the primary key of an index."""
+    """Return the uuid and the primary key of an index."""
     try:
         with closing(open_reader(folder / "instance.sqlite")) as connection:
             row = connection.execute("SELECT uuid, primary_key FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
@@ -75,11 +75,15 @@ def _listed(folder: Path, index_uid: str) -> tuple[str, str | None]:
 
 def repair(folder: Path, uuid: str, primary_key: str | None,
            progress: Callable[[int], None] = lambda count: None) -> tuple[list[str], Path]:
-    """Put a rebuilt file in the place of that of an index; what was lost, and where the damaged file is now."""
+    """Replace the file of an index by a rebuilt file; return the losses, and the new path of the damaged file."""
     path = folder / "indexes" / f"{uuid}.sqlite"
     with tempfile.TemporaryDirectory(prefix=".svcd-repair-", dir=folder) as work:
         copy, fresh = Path(work) / "copy.sqlite", Path(work) / "fresh.sqlite"
-        with closing(sqlite3.connect(_copied(path, copy), isolation_level=None)) as connection:
+        try:
+            copy_file(path, copy)
+        except sqlite3.Error:  # SQLite cannot read the file: copied without the commits in its log
+            copy.write_bytes(path.read_bytes())
+        with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
             lost = rebuild(connection, fresh, primary_key, progress)
         aside = folder / ASIDE
         aside.mkdir(exist_ok=True)

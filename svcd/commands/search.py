@@ -1,4 +1,4 @@
-"""`svcd search`: hits of an index in a terminal, with what was found in colour."""
+"""`svcd search`: show hits of an index in a terminal, with matches in colour."""
 from __future__ import annotations
 
 import json
@@ -11,20 +11,20 @@ import click
 from svcd.commands import instance, output
 from svcd.commands.instance import index_path
 
-# Marks around what was found, which no text has: characters for private use.
+# Marks around matches: characters for private use, which do not occur in texts.
 _OPEN, _CLOSE = "\ue000", "\ue001"
 _TITLES = ("title", "name", "label", "headline", "subject")
 _CROPPED_WORDS = 30
 
 
-@click.command("search", help="Search INDEX for WORDS; without words, all documents are found.")
+@click.command("search", help="Search INDEX for WORDS; without words, show all documents.")
 @click.argument("index")
 @click.argument("words", nargs=-1)
-@click.option("--limit", default=10, show_default=True, type=click.IntRange(min=0), help="Hits that are shown.")
+@click.option("--limit", default=10, show_default=True, type=click.IntRange(min=0), help="Maximum number of hits.")
 @click.option("--filter", "filter_text", help="For example: year < 1980 AND genres = Drama")
 @click.option("--sort", help="For example: year:desc,title:asc")
-@click.option("--facets", help="Attributes whose values are counted, separated by commas; * for all.")
-@click.option("--scores", is_flag=True, help="Show the ranking score of each hit, and rule by rule what it comes from.")
+@click.option("--facets", help="Count the values of these attributes, separated by commas; * for all.")
+@click.option("--scores", is_flag=True, help="Show the ranking score of each hit, and the score of each rule.")
 @instance.options
 @click.option("--json", "is_json", is_flag=True, help="Print the answer of the search as JSON.")
 @click.pass_context
@@ -50,7 +50,7 @@ def command(context: click.Context, index: str, words: tuple[str, ...], limit: i
 
 
 def shown(found: Mapping[str, Any]) -> str:
-    """The answer of a search as text."""
+    """Format the result of a search."""
     parts = [text for hit in found["hits"] for text in (_hit(hit), "")]
     for name, counts in (found.get("facetDistribution") or {}).items():
         listed = ", ".join(f"{value} ({count})" for value, count in counts.items())
@@ -74,9 +74,9 @@ def _hit(hit: Mapping[str, Any]) -> str:
 
 
 def _text(formatted: Any, value: Any) -> str:
-    """A formatted value as text; lists of texts and numbers without brackets and quotes.
+    """Return a formatted value as text; lists of texts and numbers without brackets and quotes.
 
-    value: as it is in the document. Formatted numbers are texts, in which digits may be marked.
+    value: the value in the document. Formatted numbers are texts, in which digits may be marked.
     """
     if isinstance(formatted, str):
         return formatted
@@ -86,7 +86,7 @@ def _text(formatted: Any, value: Any) -> str:
 
 
 def _json(formatted: Any, value: Any) -> str:
-    """A formatted value as JSON, its numbers without quotes."""
+    """Return a formatted value as JSON, its numbers without quotes."""
     if isinstance(formatted, list) and isinstance(value, list):
         return f"[{', '.join(map(_json, formatted, value))}]"
     if isinstance(formatted, dict) and isinstance(value, dict):
@@ -96,7 +96,7 @@ def _json(formatted: Any, value: Any) -> str:
 
 
 def _marked(text: str) -> str:
-    """A text on one line, with what was found in colour."""
+    """Return a text on one line, with matches in colour."""
     pieces = " ".join(text.split()).split(_OPEN)
     rest = []
     for piece in pieces[1:]:

@@ -1,4 +1,4 @@
-"""`svcd status`: what an instance has and does."""
+"""`svcd status`: show the indexes and the tasks of an instance."""
 from __future__ import annotations
 
 from pathlib import Path

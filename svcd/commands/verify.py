@@ -1,8 +1,8 @@
-"""`svcd verify`: are the files of a data folder whole, and do they agree with each other?
+"""`svcd verify`: check the files of a data folder, and whether they agree with each other.
 
-Reads committed states of the files, so a daemon may go on meanwhile. The short check reads every page of every file, compares
-rows with their checksums, and the newest task of each index with the queue. The full one also makes each index afresh from its
-documents, compares all that follows from them, and looks at the logs. See docs/storage.md#damage.
+It reads committed states of the files, so a daemon may keep running. The short check reads every page of every file, compares
+rows with their checksums, and the newest task of each index with the queue. The full check also rebuilds each index from its
+documents, compares all derived tables, and checks the logs. See docs/storage.md#damage.
 """
 from __future__ import annotations
 
@@ -34,22 +34,23 @@ from svcd.tasks.batching import KINDS
 from svcd.tasks.rebuild import rebuild
 
 ABOUT = (
-    "Check the files of a data folder: the one of the configuration, or --folder. A daemon may be running on it. Ends with "
-    "status 1 when something is wrong."
+    "Check the files of the data folder in the configuration, or of --folder. A daemon may be running on it. Ends with "
+    "status 1 if a file is damaged."
 )
 
 
 @click.command("verify", help=ABOUT)
 @click.option("--folder", type=click.Path(path_type=Path), help="The data folder.")
 @click.option("--full", is_flag=True,
-              help="Compare what belongs together as well; takes minutes for large indexes, and the room of a copy.")
+              help="Also compare the files and tables with each other; large indexes take minutes, and the disk space of two
+              copies.")
 @click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_context
 def command(context: click.Context, folder: Path | None, full: bool, is_json: bool) -> int:
-    """Check file after file, and print what is wrong."""
+    """Check one file after the other, and print the faults."""
     folder = folder or load(context.find_root().obj or {}, os.environ).db_path
     if not (folder / "instance.sqlite").exists():
-        raise CommandFailed(f"{folder} is not a data folder of svcd: it has no file instance.sqlite")
+        raise CommandFailed(f"{folder} is not a data folder of svcd: instance.sqlite not found")
     found = checked_files(folder, full, on_file=lambda name: None if is_json else output.remark(f"{name} ..."))
     wrong = sum(len(checked.faults) for checked in found.values())
     if is_json:
@@ -61,8 +62,8 @@ def command(context: click.Context, folder: Path | None, full: bool, is_json: bo
             for fault in checked.faults:
                 print(f"{output.styled(name, 'bad')}: {fault}")
             for table, rows in checked.without.items():
-                print(f"{name}: {rows:,} rows of {table} have no checksum: an older svcd wrote them" if rows >= 0 else
-                      f"{name}: the rows of {table} have no checksums: the file is of an older format, until the next start")
+                print(f"{name}: {rows:,} rows of {table} without checksum: an older svcd wrote them" if rows >= 0 else
+                      f"{name}: the rows of {table} are without checksums: the next start upgrades the file from an older format")
         print(f"{folder}: {len(found)} files, {wrong or 'no'} {'fault' if wrong < 2 else 'faults'}"
               f"{'' if full else ' (--full compares more)'}")
     return instance.FAILED if wrong else 0
@@ -70,14 +71,14 @@ def command(context: click.Context, folder: Path | None, full: bool, is_json: bo
 
 @dataclass
 class Checked:
-    """What was found of one file. faults: a sentence each; without: table -> rows that have no checksum."""
+    """The result for one file. faults: a sentence for each; without: table -> number of rows without checksum."""
 
     faults: list[str] = field(default_factory=list)
     without: dict[str, int] = field(default_factory=dict)
 
 
 def checked_files(folder: Path, is_full: bool, on_file: Callable[[str], None] = lambda name: None) -> dict[str, Checked]:
-    """Check each file of a data folder, by its name. on_file: called with the name of the next file. Never raises."""
+    """Check each file of a data folder; return the results by file name. on_file: called with each name. Never raises."""
     found: dict[str, Checked] = {}
     for name, check in _checks(folder, is_full):
         on_file(name)
@@ -88,13 +89,13 @@ def checked_files(folder: Path, is_full: bool, on_file: Callable[[str], None] = 
                 if len(checked.faults) == damage.MOST_FAULTS:
                     checked.faults.append("and more")
                     break
-        except Exception as error:  # damage may come up as any error of what reads it
+        except Exception as error:  # damage may appear as any error of the reading code
             checked.faults.append(f"{error or 'it cannot be read'} ({type(error).__name__})")
     return found
 
 
 def found_faults(folder: Path, is_full: bool) -> dict[str, list[str]]:
-    """What is wrong with each file of a data folder, by the name of the file."""
+    """Return the faults of each file of a data folder by the name of the file."""
     return {name: checked.faults for name, checked in checked_files(folder, is_full).items()}
 
 
@@ -102,19 +103,19 @@ Check = Callable[[dict[str, int]], Iterator[str]]
 
 
 def _checks(folder: Path, is_full: bool) -> Iterator[tuple[str, Check]]:
-    """(name of a file, its check)."""
+    """Yield (name of a file, its check)."""
     yield "instance.sqlite", partial(_instance_faults, folder, is_full)
     try:
         with closing(open_reader(folder / "instance.sqlite")) as connection:
             rows = connection.execute("SELECT uid, uuid FROM indexes ORDER BY uid").fetchall()
         named = {str(uuid): str(uid) for uid, uuid in rows}
-    except (sqlite3.Error, ValueError):  # said above; the files can be checked nevertheless
+    except (sqlite3.Error, ValueError):  # the check above reports it; the index files can still be checked
         named = {}
     files = {path.stem for path in (folder / "indexes").glob("*.sqlite")}
     for uuid in [*named, *sorted(files - named.keys())]:
         path = folder / "indexes" / f"{uuid}.sqlite"
         name = f"index {named[uuid]}" if uuid in named else f"indexes/{uuid}.sqlite"
-        if uuid in named or not named:  # others are dealt with at the next start
+        if uuid in named or not named:  # the next start removes unlisted files
             yield name, partial(_index_faults, path, named.get(uuid), is_full)
 
 
@@ -128,23 +129,16 @@ def _instance_faults(folder: Path, is_full: bool, without: dict[str, int]) -> It
     if is_full:
         yield from log_frames.faults(path)
     for uid, payload in waiting:
-        fault = _payload_fault(folder / "payloads" / payload, contents.get(uid))
-        if fault and _still_waits(folder, uid):
+        payload_path = folder / "payloads" / payload
+        expected = json.loads(contents[uid]).get("checksum") if contents.get(uid) else None
+        fault = ("missing" if not payload_path.exists() else
+                 "damaged" if expected is not None and crc32(payload_path.read_bytes()) != expected else None)
+        if fault is None:
+            continue
+        with closing(open_reader(path)) as connection:
+            still_waits = uid in [each for each, _ in waiting_payloads(connection)]
+        if still_waits:  # a task that has ended since it was listed no longer needs its payload
             yield f"the documents of task {uid}, which waits, are {fault}: payloads/{payload}"
-
-
-def _payload_fault(path: Path, content: str | None) -> str | None:
-    """What is wrong with the documents of a task. content: of the task, with their checksum if it has one; None to skip that."""
-    if not path.exists():
-        return "missing"
-    expected = json.loads(content).get("checksum") if content else None
-    return "damaged" if expected is not None and crc32(path.read_bytes()) != expected else None
-
-
-def _still_waits(folder: Path, uid: int) -> bool:
-    """A task that has ended since it was listed needs its payload no more."""
-    with closing(open_reader(folder / "instance.sqlite")) as connection:
-        return uid in [each for each, _ in waiting_payloads(connection)]
 
 
 def _index_faults(path: Path, index_uid: str | None, is_full: bool, without: dict[str, int]) -> Iterator[str]:
@@ -155,9 +149,9 @@ def _index_faults(path: Path, index_uid: str | None, is_full: bool, without: dic
     is_sound = True
     with closing(open_reader(path)) as connection:
         connection.execute("BEGIN")
-        connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # from here on it sees one state
-        newest = newest[0], _newest_tasks(path.parent.parent, index_uid)[1]  # those that came meanwhile may have written it
-        for fault in chain(damage.index_faults(connection, without), _lost_tasks(connection, newest)):
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # the connection sees one state from here on
+        newest = newest[0], _newest_tasks(path.parent.parent, index_uid)[1]  # newer tasks may have written it meanwhile
+        for fault in chain(damage.index_faults(connection, without), _lost_commits(connection, newest)):
             is_sound = False
             yield fault
     if is_full:
@@ -168,7 +162,7 @@ def _index_faults(path: Path, index_uid: str | None, is_full: bool, without: dic
 
 
 def _newest_tasks(folder: Path, index_uid: str | None) -> tuple[int, int]:
-    """The newest task that has written an index, as far as the queue knows, and the newest of all; -1 for none."""
+    """Return the newest task that has written an index, according to the queue, and the newest task of all; -1 for none."""
     recorded = [name for name, kind in KINDS.items() if kind.is_recorded]
     with closing(open_reader(folder / "instance.sqlite")) as connection:
         try:
@@ -176,23 +170,23 @@ def _newest_tasks(folder: Path, index_uid: str | None) -> tuple[int, int]:
                 "SELECT (SELECT coalesce(max(uid), -1) FROM tasks WHERE status = 'succeeded' AND index_uid = ? AND kind IN "
                 "(SELECT value FROM json_each(?))), (SELECT coalesce(max(uid), -1) FROM tasks)",
                 (index_uid, json.dumps(recorded))).fetchone()
-        except sqlite3.Error:  # told of instance.sqlite
+        except sqlite3.Error:  # the check of instance.sqlite reports it
             return -1, sys.maxsize
     return newest
 
 
-def _lost_tasks(connection: sqlite3.Connection, newest_tasks: tuple[int, int]) -> Iterator[str]:
-    """A log that was damaged loses commits, and the file is what it was before them. newest_tasks: _newest_tasks()."""
+def _lost_commits(connection: sqlite3.Connection, newest_tasks: tuple[int, int]) -> Iterator[str]:
+    """Find commits that a damaged log has lost: the file is then in an older state. newest_tasks: from _newest_tasks()."""
     of_index, of_all = newest_tasks
     applied = BatchOutcomes.parse(meta(connection, "batch_outcomes"))
     if applied is not None and applied.last < of_index:
-        yield f"it lacks what task {of_index} has written: its newest is {applied.last}"
+        yield f"it lacks the effect of task {of_index}: its newest task is {applied.last}"
     if applied is not None and applied.last > of_all:
-        yield f"instance.sqlite has lost task {applied.last}, which has written it: its newest is {of_all}"
+        yield f"instance.sqlite has lost task {applied.last}, which has written it: its newest task is {of_all}"
 
 
 def _derived_faults(path: Path, work: Path) -> Iterator[str]:
-    """What follows from the documents is what is made from them anew, in a copy."""
+    """Compare the tables that derive from documents with tables rebuilt from the documents, in a copy."""
     copy_file(path, work / "copy.sqlite")
     with closing(sqlite3.connect(work / "copy.sqlite", isolation_level=None)) as connection:
         schema.prepare(connection, schema.INDEX)
@@ -210,7 +204,7 @@ def _derived_faults(path: Path, work: Path) -> Iterator[str]:
 
 
 def _set_faults(connection: sqlite3.Connection) -> Iterator[str]:
-    """The sets beside FTS5, brought up to date, are those that are made from it anew; those of pairs are complete."""
+    """Compare the updated precomputed postings with postings rebuilt from FTS5; those of pairs must be complete."""
     docids = DocIds([docid for (docid,) in connection.execute("SELECT docid FROM documents")])
     if len(docids) < LEAST_DOCUMENTS:
         return

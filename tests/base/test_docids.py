@@ -104,6 +104,11 @@ RECIPES = st.recursive(
 quick = settings(max_examples=20, deadline=None)
 
 
+def flipped(docids: Any, start: int, end: int) -> Any:
+    """The set with each docid from `start` to `end` - 1 added or removed."""
+    return docids ^ type(docids)(range(start, max(start, end)))
+
+
 @both
 @given(recipe=RECIPES)
 @quick
@@ -130,8 +135,8 @@ def test_operators_are_those_of_set(module: ModuleType, recipes: tuple[Recipe, R
     assert set(left.intersection(right, third)) == common and module.DocIds.intersection(left, right, third) == left & right & third
     assert set(left.difference(right, third)) == rest and module.DocIds.difference(left, right, third) == left - right - third
     assert set(module.union_of([left, right, third])) == union
-    assert (left.intersection_cardinality(right), left.difference_cardinality(right)) == (len(one & two), len(one - two))
-    assert left.union_cardinality(right) == len(one | two)
+    assert (left.intersection_cardinality(right), len(left - right)) == (len(one & two), len(one - two))
+    assert len(left | right) == len(one | two)
     assert (left.intersect(right), left.isdisjoint(right)) == (bool(one & two), not one & two)
     assert (left.issubset(right), left.issuperset(right)) == (one <= two, one >= two)
     assert (left < right, left <= right, left > right, left >= right) == (one < two, one <= two, one > two, one >= two)
@@ -172,8 +177,8 @@ def test_docids_are_moved_and_flipped(module: ModuleType, recipe: Recipe, offset
     docids, listed = recipe.make(module.DocIds), sorted(recipe.as_set())
     assert list(docids.shift(offset)) == [docid + offset for docid in listed if 0 <= docid + offset < 2**32]
     start, end = sorted((abs(offset) % 100_003, abs(offset) % 71))
-    assert list(docids.flip(start, end)) == sorted(set(listed) ^ set(range(start, end)))
-    assert docids.flip(end + 1, start) == docids == docids.copy()
+    assert list(flipped(docids, start, end)) == sorted(set(listed) ^ set(range(start, end)))
+    assert flipped(docids, end + 1, start) == docids == docids.copy()
 
 
 @both
@@ -183,7 +188,7 @@ def test_equal_sets_are_equal(module: ModuleType, recipe: Recipe) -> None:
     docids, same = recipe.make(module.DocIds), module.DocIds(sorted(recipe.as_set()))
     assert docids == same and hash(docids) == hash(same)
     assert module.DocIds(docids) == docids and hash(module.DocIds(docids)) == hash(docids)
-    assert docids != docids.flip(3, 4) and docids != list(same)
+    assert docids != flipped(docids, 3, 4) and docids != list(same)
     assert hash(docids.difference(same, same)) == hash(module.EMPTY) == hash(module.DocIds())
     few = module.DocIds([0, 7, 65_536])
     assert hash(docids.intersection(few, few)) == hash(docids & few)
@@ -212,7 +217,7 @@ def test_equal_sets_have_the_same_bytes(module: ModuleType, recipe: Recipe) -> N
     stored, listed = module.to_bytes(docids), docids.to_array()
     shuffled = array("I", [*listed[1::2], *listed[::2]])
     moved = docids.shift(3).shift(-3) | module.DocIds([docid for docid in listed[-3:] if docid >= 2**32 - 3])
-    for same in (listed, list(listed), shuffled, module.from_bytes(stored), moved, docids.flip(9, 66_000).flip(9, 66_000),
+    for same in (listed, list(listed), shuffled, module.from_bytes(stored), moved, flipped(flipped(docids, 9, 66_000), 9, 66_000),
                  module.union_of([module.DocIds(listed[start::3]) for start in range(3)])):
         assert module.to_bytes(module.DocIds(same)) == stored
     assert PLAIN.to_bytes(PLAIN.DocIds(listed)) == stored
@@ -241,7 +246,7 @@ def test_lists_and_runs_of_the_same_size_have_the_same_bytes(module: ModuleType,
         top = max(docids) + 1
         listed, gaps = module.DocIds(docids), module.DocIds(set(range(top)) - docids)
         assert module.to_bytes(module.DocIds(range(top)) - gaps) == module.to_bytes(listed) == PLAIN.to_bytes(PLAIN.DocIds(docids))
-        assert module.to_bytes(gaps.flip(0, top)) == module.to_bytes(listed)
+        assert module.to_bytes(flipped(gaps, 0, top)) == module.to_bytes(listed)
 
 
 @needs_both
