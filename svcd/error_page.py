@@ -1,26 +1,26 @@
-"""The page docs/errors.md, to which the `link` of every error leads: each code, when it occurs, and what to do about it."""
+"""Make the page docs/errors.md, to which the `link` of every error leads: each code, its causes, and its remedy."""
 from __future__ import annotations
 
 import re
 
 from svcd.base.errors import ERRORS
 
-NEVER = "Never: "  # begins the description of a code that svcd knows and never answers
+NEVER = "Never: "  # prefix of the description of a code that svcd never answers
 _INTRODUCTION = """# Errors
 
 <!-- Written by svcd/error_page.py: change it there. -->
 
-Each error is an object with `message`, `code`, `type` and `link`, as an answer or as the `error` of a task. The message says what
-is wrong, where, and what would be right; the link leads to the code on this page. `--error-docs-url` says where the page is.
+Each error is an object with `message`, `code`, `type` and `link`, as an answer or as the `error` of a task. The message names the
+fault, its place and the correct form; the link leads to the code on this page. `--error-docs-url` sets the URL of the page.
 
-| type | whose fault | what to do |
+| type | cause | action |
 |---|---|---|
-| `invalid_request` | the request | correct it: it fails again as it is |
+| `invalid_request` | the request | correct it: the same request fails again |
 | `auth` | the key | send another key or token |
 | `system` | the machine, or another host | remove the cause, then send the request again |
 | `internal` | svcd, or the object store | look at the log |
 
-The status is that of an answer; the error of a task has none.
+The status belongs to the response; the error of a task lacks one.
 """
 
 WHEN: dict[str, str] = {  # code: when it occurs
@@ -28,14 +28,14 @@ WHEN: dict[str, str] = {  # code: when it occurs
     "api_key_not_found": "`GET, PATCH or DELETE /keys/{uid_or_key}` naming no known key.",
     "bad_parameter": "Never: reserved, found in old dumps only.",
     "bad_request":
-        "A body or query string has an unknown, missing or wrong member that has no code of its own, or the request itself is "
+        "A body or query string has an unknown, missing or wrong member without its own code, or the request itself is "
         "malformed; `/logs/stream` is in use already; a chat workspace lacks a setting.",
     "batch_not_found": "`GET /batches/{uid}` names an unknown batch, or one that the key may not see.",
     "chat_not_found": "The chat workspace does not exist.",
     "cluster_behind": "A node of a cluster has not applied the task that `Svc-After-Task` names within the time it waits.",
     "cluster_unavailable": "A node of a cluster cannot reach the log, so it accepts no write.",
     "database_size_limit_reached": "Never: the files of svcd may grow as far as the disk.",
-    "document_not_found": "The index has no document with this identifier; also for an identifier that no document can have.",
+    "document_not_found": "The index does not contain a document with this identifier; also for an invalid identifier.",
     "dump_already_processing": "Never: reserved, found in old dumps only.",
     "dump_not_found": "Never: reserved, found in old dumps only.",
     "dump_process_failed":
@@ -375,7 +375,7 @@ WHEN: dict[str, str] = {  # code: when it occurs
     "webhook_not_found": "No webhook has this uuid.",
 }
 
-# Pattern of codes: what to do. The first that matches the whole code counts.
+# Pattern of codes: remedy. The first pattern that matches the whole code counts.
 ACTIONS: tuple[tuple[str, str], ...] = (
     ("missing_authorization_header", "Send the key: `Authorization: Bearer KEY`. See [security](guide/security.md)."),
     ("invalid_api_key", "Use a key that has the action and the index, and is not expired. See [security](guide/security.md)."),
@@ -389,12 +389,12 @@ ACTIONS: tuple[tuple[str, str], ...] = (
     ("payload_too_large", "Send the documents in several requests, or raise `--http-payload-size-limit`."),
     ("missing_task_filters", "Name the tasks, for example by `uids` or `statuses`; `uids=*` is all of them."),
     ("missing_search_hybrid", "Add `hybrid` with an `embedder`. See [vectors](vectors.md)."),
-    ("missing_document_id", "Give every document the primary key, or name another one with `primaryKey`."),
+    ("missing_document_id", "Give every document the primary key, or name a different attribute with `primaryKey`."),
     ("missing_.*", "Add the member that the message names."),
     ("immutable_webhook", "Change the options `--task-webhook-url` and `--task-webhook-authorization-header`."),
     ("immutable_.*", "Leave the member out."),
     ("unimplemented_.*", "Change the request as the message says. See [chats](chats.md)."),
-    ("index_not_found", "Create the index, or correct the uid; `GET /indexes` lists those that the key may see."),
+    ("index_not_found", "Create the index, or correct the uid; `GET /indexes` lists the indexes that the key may see."),
     ("index_already_exists", "Use another uid, or delete the existing index before."),
     ("index_primary_key_already_exists", "Keep the primary key, or delete all documents before."),
     ("index_primary_key_.*", "Name the primary key: `primaryKey` in the request, or when the index is created."),
@@ -435,12 +435,12 @@ ACTIONS: tuple[tuple[str, str], ...] = (
     ("template_.*", "Correct the template as the message says. See [templates](templates.md)."),
     ("unexpected_network_previous_remotes", "Leave `previousRemotes` out."),
     ("unretrievable_error_code", "Nothing: the message of the task is the one it had."),
-    ("invalid_.*|bad_request", "Correct the member or parameter that the message names; it says what is expected there."),
+    ("invalid_.*|bad_request", "Correct the member or parameter that the message names; the message gives the expected form."),
 )
 
 
 def action(code: str) -> str:
-    """What to do about a code. Raises KeyError for one that no pattern covers."""
+    """Return the remedy of a code. Raises KeyError for a code without a pattern."""
     if WHEN[code].startswith(NEVER):
         return "Nothing: svcd never answers it."
     for pattern, text in ACTIONS:
@@ -450,7 +450,7 @@ def action(code: str) -> str:
 
 
 def error_page() -> str:
-    """The page as Markdown, a section for each code."""
+    """Return the page as Markdown, a section for each code."""
     sections = [f"## {code}\n\n`{kind}`, status {status}. {WHEN[code]}\n\n{action(code)}\n"
                 for code, (kind, status) in ERRORS.items()]
     return "\n".join([_INTRODUCTION, *sections])

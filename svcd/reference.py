@@ -61,11 +61,11 @@ It runs in the foreground, logs to standard error, and needs no other program.
 Writes are asynchronous: a request that changes something is answered with a task once the task is on disk;
 the task is processed in the background by a separate process, and searches are answered meanwhile.
 .PP
-Chinese and Thai text, which has no spaces between words, is segmented with word lists from the extra
+Chinese and Thai text is written without spaces between words; svcd segments it with word lists from the extra
 .IR svcd[languages] ,
 if it is installed; a log line names the missing lists.
 Without them, searches over such text find other documents.
-After installing them, documents must be added again.
+After installing them, add the documents again.
 .PP
 .B SIGTERM
 and
@@ -114,12 +114,12 @@ Show all options and exit.
 .B \-\-version
 Show the versions of svcd and of its interface, and exit.
 .SH ENVIRONMENT
-Each option has the variable that is named with it. An empty one counts as not set, except for those of
+Each option has the variable that is named with it. Empty variables are ignored, except the variables of
 .B \-\-max\-indexing\-threads
 and
 .BR \-\-schedule\-snapshot .
 Other variables SVC_* and variables MEILI_* are ignored, with a warning.
-A start with MEILI_MASTER_KEY and without a master key is refused.
+svcd refuses to start with MEILI_MASTER_KEY and without a master key.
 .TP
 .B SVC_MASTER_KEY
 The master key. Unlike the command line, other users of the machine cannot see it.
@@ -127,7 +127,7 @@ The master key. Unlike the command line, other users of the machine cannot see i
 .B CREDENTIALS_DIRECTORY
 Set by systemd. A file
 .I master\-key
-in this folder is the master key, if no other is given.
+in this folder is the master key, unless an option sets the key.
 .TP
 .BR LISTEN_FDS ", " LISTEN_PID ", " NOTIFY_SOCKET ", " WATCHDOG_USEC ", " WATCHDOG_PID
 Set by systemd, as of
@@ -208,7 +208,7 @@ The file has top-level keys only, without tables.
 A key has the name of its flag without the leading dashes, with underscores for the others; the name of the variable of the
 option is accepted as well.
 An unknown key, a value of another type and a value that is not valid are rejected: svcd does not start, and one line on standard
-error names key, file and what is expected.
+error names key, file and the expected value.
 .PP
 An option on the command line or in the environment overrides the file.
 .B svcd config
@@ -216,21 +216,21 @@ shows which value counts and where it comes from;
 .B svcd config init
 writes a file with every key as a comment.
 .PP
-Changes have effect at the next start, but for
+Changes take effect at the next start, except changes of
 .BR log_level ,
 which
 .B SIGHUP
-sets as well.
+reloads.
 .SH TYPES
 A
 .I SIZE
 is a number of bytes, or a string of a number and a unit: kB, MB, GB, TB, PB (powers of 1000) or KiB, MiB, GiB, TiB, PiB
 (powers of 1024), in any letter case.
-Relative paths begin in the folder in which svcd is started.
+Relative paths are relative to the working directory of svcd.
 Strings are written in quotes.
 @KEYS@
 .SH KEYS WITHOUT EFFECT
-These are accepted, because set-ups have them, but an import is done once and every start reads the file: give their flags.
+The file may contain these keys, but svcd ignores them: every start reads the file, and an import is done once. Use the flags.
 .TP
 @IDLE@
 .SH EXAMPLE
@@ -252,7 +252,7 @@ TOML_TYPES = {str: "string", int: "integer", bool: "boolean", list: "array of st
 # -- The man page --------------------------------------------------------------------------------------
 
 def man_page() -> str:
-    """The text of svcd.1, in macros of man(7)."""
+    """Return the text of svcd.1, in macros of man(7)."""
     sections = "\n".join(f".SS {group}\n" + "\n".join(map(_man_option, options_of(group))) for group in GROUPS)
     page = MAN_PAGE.replace("@VERSION@", __version__).replace("@INTERFACE@", INTERFACE_VERSION)
     commands = "\n".join(f".BR svcd\\-{name} (1)," for name in COMMANDS)
@@ -268,7 +268,7 @@ def _man_option(option: Option) -> str:
 
 
 def file_page() -> str:
-    """The text of svcd.toml.5, in macros of man(7)."""
+    """Return the text of svcd.toml.5, in macros of man(7)."""
     keys = {group: [_man_key(option) for option in options_of(group) if is_settable(option)] for group in GROUPS}
     sections = "\n".join("\n".join([f".SH {roff_text(group.upper())}", *keys[group]]) for group in GROUPS if keys[group])
     idle = "\n.TQ\n".join(f".B {option.name}" for option in OPTIONS if option.is_in_file and not option.works_in_file)
@@ -286,7 +286,7 @@ def _man_key(option: Option) -> str:
 
 
 def roff_text(text: str) -> str:
-    r"""The text escaped for roff: `-` becomes \-, and a line cannot begin with a control character."""
+    r"""Escape a text for roff: `-` becomes \-, and a line cannot begin with a control character."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-")
     return r"\&" + escaped if escaped[:1] in (".", "'") else escaped
 
@@ -294,9 +294,9 @@ def roff_text(text: str) -> str:
 # -- The man pages of commands ---------------------------------------------------------------------------
 
 def command_page(name: str) -> str:
-    """The text of svcd-NAME.1, from the declaration of the command."""
+    """Return the text of svcd-NAME.1, from the declaration of the command."""
     command = COMMAND.get_command(click.Context(COMMAND, info_name="svcd"), name)
-    assert command is not None  # the names are those of the table
+    assert command is not None  # callers pass a name of the table
     context = click.Context(command, info_name=f"svcd {name}")
     usage = " ".join(command.collect_usage_pieces(context))
     below = command.commands.values() if isinstance(command, click.Group) else ()
@@ -314,7 +314,7 @@ def command_page(name: str) -> str:
 
 
 def _man_command(parent: str, command: click.Command) -> list[str]:
-    """The section of a command of a command. parent: what stands before its name."""
+    """Return the section of a nested command. parent: the words before its name."""
     usage = " ".join(command.collect_usage_pieces(click.Context(command)))
     name = roff_text(f"{parent} {command.name}")
     return [f".SS {name}", f".B {name}\n{roff_text(usage)}", ".PP",
@@ -331,12 +331,12 @@ def _man_flags(command: click.Command) -> list[str]:
 # -- Pages of docs -------------------------------------------------------------------------------------
 
 def options_page() -> str:
-    """The text of docs/options.md."""
+    """Return the text of docs/options.md."""
     return f"{OPTIONS_PAGE}{options_table()}\n"
 
 
 def with_snippets(page: Path) -> str:
-    """The text of a page with the current text of each snippet that it includes."""
+    """Return a page with the current text of each snippet that it includes."""
     def included(found: re.Match[str]) -> str:
         source = re.search(SNIPPET.format(name=found[3]), (ROOT / found[2]).read_text(), re.DOTALL)
         if source is None:
@@ -347,7 +347,7 @@ def with_snippets(page: Path) -> str:
 
 
 def options_table() -> str:
-    """The Markdown table of options: flag, default, description."""
+    """Return the Markdown table of options: flag, default, description."""
     lines = ["| Option | Default | Description |", "|---|---|---|"]
     lines += [f"| {_flag_cell(option)} | {_default_cell(option)} | {_cell(option.about)} |" for option in OPTIONS]
     return "\n".join(lines)
@@ -382,7 +382,7 @@ TARGETS: dict[str, tuple[Path, Callable[[], str]]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the named targets (default: all), or with --check compare them; the exit status."""
+    """Write the named targets (default: all), or with --check compare them; return the exit status."""
     names = [argument for argument in arguments if argument != "--check"] or list(TARGETS)
     unknown = [name for name in names if name not in TARGETS]
     if unknown:

@@ -17,7 +17,7 @@ from svcd.cli.options import AUTO, BY_NAME, BY_VARIABLE, OPTIONS, URL, Option, k
 COMMAND_LINE, ENVIRONMENT, FILE, DEFAULT = "command line", "environment", "file", "default"
 # The credential that is the master key (docs/systemd.md#master-key): a file in the folder of this variable.
 CREDENTIALS_FOLDER, CREDENTIAL = "CREDENTIALS_DIRECTORY", "master-key"
-# A longer file is none with a key; it would be read as a whole.
+# A longer file cannot be a key file; svcd would read all of it into memory.
 _MAX_KEY_FILE = 65536
 # Common prefixes are ignored when names are compared. `__` are the dashes of a flag.
 _COMMON_START = re.compile("(__|svc_)?(experimental_)?")
@@ -25,11 +25,11 @@ _LEAST_LIKENESS = 0.75  # ratio of difflib; below it half of the hints would be 
 
 
 class ConfigError(Exception):
-    """A configuration that is rejected. str(): one line that says where, what is wrong, and what would be right."""
+    """The configuration is invalid. str(): one line with the place, the fault and the correction."""
 
 
 class Given(NamedTuple):
-    """One value as it was given. where: the flag, variable or key of the file, for messages."""
+    """One given value. where: the flag, variable or key of the file, for messages."""
 
     text: str
     source: str
@@ -39,7 +39,7 @@ class Given(NamedTuple):
 class Config:
     """The values of one start, as read-only attributes named like the options.
 
-    Their types are those that the kind of the option parses to: `config.http_addr` is an Address.
+    The kind of the option determines the type: `config.http_addr` is an Address.
     """
 
     def __init__(self, values: Mapping[str, Any], given: Mapping[str, Given], without_effect: Mapping[str, Given]) -> None:
@@ -52,19 +52,19 @@ class Config:
         raise AttributeError(f"no option is named {name}")
 
     def source(self, name: str) -> str:
-        """Where the value comes from: COMMAND_LINE, ENVIRONMENT, FILE or DEFAULT."""
+        """Return the source of the value: COMMAND_LINE, ENVIRONMENT, FILE or DEFAULT."""
         return self._given[name].source if name in self._given else DEFAULT
 
     def where(self, name: str) -> str:
-        """The flag, variable or key where the option was given; its flag if it was not."""
+        """Return the flag, variable or key that gave the value; the flag for a default."""
         return self._given[name].where if name in self._given else BY_NAME[name].flag
 
     def without_effect(self) -> Iterator[tuple[str, str]]:
-        """(name, place) of keys in the file that have no effect there."""
+        """Yield (name, place) of keys that are ignored in the file."""
         return ((name, one.where) for name, one in self._without_effect.items())
 
     def described(self) -> Iterator[tuple[str, str, str]]:
-        """(name, value as text, source) of each option, for the log; secrets are ***, credentials in URLs are hidden."""
+        """Yield (name, value as text, source) of each option, for the log; secrets are ***, credentials in URLs are hidden."""
         for option in OPTIONS:
             value = getattr(self, option.name)
             hidden = option.is_secret and value is not None
@@ -78,7 +78,12 @@ def load(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
     flags: command line values by option name: a text, True for a switch, or a tuple of texts for a repeatable option;
     absent, None or empty if not given. environ: the environment variables.
     """
-    given = {**_from_environment(environ), **_from_flags(flags)}
+    given = {option.name: Given(environ[option.variable], ENVIRONMENT, option.variable) for option in OPTIONS
+             if environ.get(option.variable) or option.kind.accepts_empty and option.variable in environ}
+    for name, value in flags.items():
+        if value not in (None, False, ()):
+            text = _comma_list(value) if isinstance(value, tuple) else "true" if value is True else str(value)
+            given[name] = Given(text, COMMAND_LINE, BY_NAME[name].flag)
     in_file = _from_file(given.get("config_file_path"))
     idle = {name: one for name, one in in_file.items() if not BY_NAME[name].works_in_file}
     given = {**{name: one for name, one in in_file.items() if name not in idle}, **given}
@@ -86,27 +91,23 @@ def load(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
     values = {name: _parsed(BY_NAME[name], one) for name, one in given.items()}
     for option in OPTIONS:
         if option.name not in values:
-            values[option.name] = _default(option, values)
+            parsed = None if option.default is None else option.kind.parse(option.default)
+            values[option.name] = option.derived(values) if option.derived else parsed
     config = Config(values, given, idle)
     for check in CHECKS:
         check(config)
-    _check_rule_limits(environ)
+    if any(variable in environ for variable in options.RULE_VARIABLES):
+        from svcd.rules.limits import limits_of  # loaded only if one is set
+
+        try:
+            limits_of(environ)
+        except ValueError as wrong:
+            raise ConfigError(str(wrong)) from None
     return config
 
 
-def _check_rule_limits(environ: Mapping[str, str]) -> None:
-    if not any(variable in environ for variable in options.RULE_VARIABLES):
-        return
-    from svcd.rules.limits import limits_of  # loaded only if one is set
-
-    try:
-        limits_of(environ)
-    except ValueError as wrong:
-        raise ConfigError(str(wrong)) from None
-
-
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The most similar of some names, None if none is similar enough. Works for flags, variables and keys."""
+    """Return the most similar of some names, None if no name is similar enough. Works for flags, variables and keys."""
     from difflib import get_close_matches  # loaded only for a wrong name
 
     by_rest = {_distinctive(each): each for each in names}
@@ -120,33 +121,12 @@ def _distinctive(name: str) -> str:
 
 # -- Sources ----------------------------------------------------------------------------
 
-def _from_flags(flags: Mapping[str, Any]) -> dict[str, Given]:
-    return {
-        name: Given(_flag_text(value), COMMAND_LINE, BY_NAME[name].flag)
-        for name, value in flags.items() if value not in (None, False, ())
-    }
-
-
-def _flag_text(value: Any) -> str:
-    if isinstance(value, tuple):
-        return _comma_list(value)
-    return "true" if value is True else str(value)
-
-
 def _comma_list(parts: Iterable[str]) -> str:
     return ",".join(filter(None, parts))
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
-    return {
-        option.name: Given(environ[option.variable], ENVIRONMENT, option.variable)
-        for option in OPTIONS
-        if environ.get(option.variable) or option.kind.accepts_empty and option.variable in environ
-    }
-
-
 def _from_file(named: Given | None) -> dict[str, Given]:
-    """The values of the TOML file. named: where its path was given, None for the default file, which may be absent."""
+    """Return the values of the TOML file. named: the given path; None for the default file, which may be absent."""
     option = BY_NAME["config_file_path"]
     path = _parsed(option, named) if named else Path(option.default or "")
     table = _read_toml(path, named)
@@ -160,7 +140,7 @@ def _from_file(named: Given | None) -> dict[str, Given]:
 
 
 def _from_key_file(given: Mapping[str, Given], environ: Mapping[str, str]) -> dict[str, Given]:
-    """The master key of --master-key-file or, where neither that nor a key is given, of systemd's credential."""
+    """Return the master key of --master-key-file or, without this option and without a key, of systemd's credential."""
     named = given.get("master_key_file")
     if named is not None:
         if "master_key" in given:
@@ -176,7 +156,7 @@ def _from_key_file(given: Mapping[str, Given], environ: Mapping[str, str]) -> di
 
 
 def _read_key(path: Path, where: str) -> str:
-    """The only line of a file. Messages contain nothing of it."""
+    """Return the only line of a file. Messages never contain parts of it."""
     try:
         with path.open("rb") as file:
             lines = file.read(_MAX_KEY_FILE).decode().splitlines()
@@ -210,7 +190,7 @@ def _read_toml(path: Path, named: Given | None) -> dict[str, Any]:
 
 
 def _option_of(key: str, path: Path) -> Option:
-    """The option of a key, which is its name or the name of its variable. Raises ConfigError."""
+    """Return the option of a key: its name, or the name of its variable. Raises ConfigError."""
     option = BY_NAME.get(key) or BY_VARIABLE.get(key)
     if option is None:
         reason = options.why_unsupported(key)
@@ -253,7 +233,7 @@ def _parsed(option: Option, given: Given) -> Any:
 
 
 def _without_credentials(option: Option, text: str) -> str:
-    """The text of an option without credentials, if it is a URL."""
+    """Return the text of an option; a URL without its credentials."""
     if option.kind is not URL:
         return text
     from svcd.validation.urls import redacted_url  # loaded only for options with URLs
@@ -261,13 +241,7 @@ def _without_credentials(option: Option, text: str) -> str:
     return redacted_url(text)
 
 
-def _default(option: Option, values: Mapping[str, Any]) -> Any:
-    if option.derived:
-        return option.derived(values)
-    return None if option.default is None else option.kind.parse(option.default)
-
-
-# -- Combinations that are rejected --------------------------------------------------------------------------
+# -- Invalid combinations --------------------------------------------------------------------------
 
 def _production_needs_a_key(config: Config) -> None:
     if config.env == "production" and config.master_key is None:
@@ -310,7 +284,7 @@ def _one_archive_is_imported(config: Config) -> None:
 
 
 def _object_store_is_complete(config: Config) -> None:
-    """Any option of the object store asks for all that name it, and for one way to sign."""
+    """Check that an object store has all options that locate it, and one way to sign."""
     given = [row.name for row in OPTIONS if row.group == "Object store" and config.source(row.name) != DEFAULT]
     if not given:
         return
@@ -368,7 +342,7 @@ def _named_folders_can_be_written(config: Config) -> None:
 
 
 def _why_unwritable(folder: Path) -> str | None:
-    """None if the folder is writable or could be created; nothing is created here."""
+    """Return why a folder can neither be written nor created, or None; creates nothing."""
     try:
         existing = next(path for path in (folder, *folder.absolute().parents) if files.exists(path))
     except OSError as refused:
@@ -397,7 +371,7 @@ CHECKS: tuple[Callable[[Config], None], ...] = (
 def refuse_ignored_key(config: Config, environ: Mapping[str, str]) -> None:
     """Refuse a start that only a variable of the reference engine would protect: it would be open by mistake.
 
-    Raises ConfigError. Separate from `load`, because commands beside the daemon expose nothing.
+    Raises ConfigError. Separate from `load`, because the other commands expose nothing.
     """
     if environ.get(options.FOREIGN_KEY) and config.master_key is None:
         raise ConfigError(f"{options.FOREIGN_KEY}: is not read, and every request would be allowed; rename it to "
@@ -405,7 +379,7 @@ def refuse_ignored_key(config: Config, environ: Mapping[str, str]) -> None:
 
 
 def warnings(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
-    """Lines for the log about options and variables that have no effect, and about a missing master key."""
+    """Yield log lines about options and variables without effect, and about a missing master key."""
     if config.master_key is None:
         yield (f"no master key: every request is allowed, and --env production is not; for example {key_proposal()}")
     if config.task_webhook_authorization_header is not None and config.task_webhook_url is None:
@@ -417,19 +391,14 @@ def warnings(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     idle = [config.where(row.name) for row in OPTIONS if not row.has_effect and getattr(config, row.name)]
     idle += [variable for variable in meant if variable in options.VARIABLES_WITHOUT_EFFECT]
     if idle:
-        yield f"accepted without effect, because svcd has nothing to tune with them: {', '.join(idle)}"
+        yield f"accepted but ignored, because svcd does not need them: {', '.join(idle)}"
     for variable in meant:
         if variable not in BY_VARIABLE and variable not in options.VARIABLES_WITHOUT_EFFECT:
-            yield f"the variable {quoted(variable)[1:-1]} {_why_ignored(variable)}"
+            reason, near = options.why_unsupported(variable), nearest(variable, BY_VARIABLE)
+            yield f"the variable {quoted(variable)[1:-1]} " + (
+                f"is not supported and is ignored: {reason}" if reason else
+                f"is not an option and is ignored{f'; did you mean {near}?' if near else ''}")
     for variable in sorted(name for name, text in environ.items() if text and options.is_foreign(name)):
         own = options.counterpart(variable)
         yield f"the variable {quoted(variable)[1:-1]} is ignored; " + (
-            f"svcd reads {own}" if own else "svcd reads variables SVC_*, and has none of this name")
-
-
-def _why_ignored(variable: str) -> str:
-    reason = options.why_unsupported(variable)
-    if reason:
-        return f"is not supported and is ignored: {reason}"
-    near = nearest(variable, BY_VARIABLE)
-    return "is not an option and is ignored" + (f"; did you mean {near}?" if near else "")
+            f"svcd reads {own}" if own else "svcd reads only variables SVC_*, and does not know this name")

@@ -72,7 +72,7 @@ class StopSignals:
             signal.signal(number, action)
 
     def call(self, stop: Callable[[], None]) -> None:
-        """Set what a signal calls; it must return at once. Called immediately if a signal has already arrived."""
+        """Set the function that a signal calls; it must return at once. Called now if a signal has already arrived."""
         self._stop = stop
         if self._is_stopping:
             stop()
@@ -90,9 +90,9 @@ class MustStartAgain(RuntimeError):
 
 
 class BackgroundStart:
-    """A thread that loads and starts application, runner, webhook delivery and search workers while the daemon listens.
+    """Loads and starts application, runner, webhook delivery and search workers in a thread while the daemon listens.
 
-    It opens the gate for waiting requests. If a part cannot be started, it stops the server; end() raises the reason.
+    It opens the gate for waiting requests. If a part cannot be started, it stops the server; end() raises the error.
     """
 
     def __init__(self, config: Config, instance: Instance, gate: StartupGate, server: Server,
@@ -100,7 +100,8 @@ class BackgroundStart:
         self._config, self._instance, self._gate, self._server = config, instance, gate, server
         self._cluster = cluster
         self.on_ready: Callable[[], None] = lambda: None  # called once every request can be answered
-        self._workers = _search_workers(config, instance)
+        most = serving.most_search_workers(config)
+        self._workers = SearchProcesses(config, instance, most) if most else None
         self._failure: Exception | None = None
         self._runner: Runner | None = None
         self._notifier: WebhookNotifier | None = None
@@ -118,7 +119,7 @@ class BackgroundStart:
             self._server.stop(serving.GRACE_S)
 
     def has_work(self) -> bool:
-        """There are tasks to run, notices to deliver, or search workers, whose connections are not known here."""
+        """Return whether tasks or notices are waiting, or search workers run, whose connections are unknown here."""
         return bool(self._workers and self._workers.are_running or self._instance.queue.count_enqueued()
                     or any(self._instance.outbox.head(webhook.uuid) for webhook in self._instance.webhooks.all()))
 
@@ -130,7 +131,7 @@ class BackgroundStart:
             self._workers.broadcast({"log": str(targets)})
 
     def end(self) -> None:
-        """Stop all parts that were started, and wait for them. Raises what kept a part from starting."""
+        """Stop all started parts and wait for them. Raises the error that kept a part from starting."""
         self._gate.wanted.set()
         self._thread.join()
         if self._report:
@@ -149,18 +150,18 @@ class BackgroundStart:
             raise self._failure
 
     def _lose(self, reason: str) -> None:
-        """The log no longer has what this node needs: the next start gets a copy of another node's data."""
+        """End because the log has lost entries that this node needs: the next start copies another node's data."""
         self._failure = MustStartAgain(f"this node must be started again, to get a copy of another node's data: {reason}")
         self._server.stop(serving.GRACE_S)
 
     def _run(self) -> None:
-        # Loading keeps the interpreter busy: let a probe of /health be answered first.
+        # Loading keeps the interpreter busy, so a probe of /health may be answered first.
         self._gate.wanted.wait(QUIET_S)
         try:
             from svcd.cli import wiring  # imports two thirds of the code
 
             self._notifier = wiring.notifier(self._config, self._instance)
-            node, leads = None, _always
+            node, leads = None, lambda: True  # a single instance does the work of a cluster's leader
             if self._cluster:
                 node = self._cluster.open(self._instance, self._lose, lambda: wiring.add_default_keys(self._instance))
                 leads = self._notifier.may_deliver = node.is_leading
@@ -200,9 +201,9 @@ class BackgroundStart:
 
 
 def run(config: Config, reload: Callable[[], Config] | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; the exit status. Raises what keeps a part from starting.
+    """Serve until SIGTERM or SIGINT; return the exit status. Raises the error that keeps a part from starting.
 
-    reload: loads the configuration again, for SIGHUP; without it nothing changes.
+    reload: loads the configuration again, for SIGHUP; by default SIGHUP changes nothing.
     """
     if config.source("error_docs_url") != DEFAULT:
         os.environ[DOCUMENTATION_VARIABLE] = config.error_docs_url  # for this process and all that it starts
@@ -221,7 +222,7 @@ class InstanceDamaged(RuntimeError):
 
 @contextmanager
 def _told_from_damage(path: Path) -> Iterator[None]:
-    """An error of the start that comes from damage of instance.sqlite says so, and what to do."""
+    """Turn an error of the start that damage of instance.sqlite causes into InstanceDamaged, with advice."""
     try:
         yield
     except (OSError, ConfigError, NewerFormat):
@@ -239,7 +240,7 @@ def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], N
          sockets: Sequence[socket.socket], reload: Callable[[], Config]) -> int:
     """keep_folder: called once the daemon listens; until then a failure removes a data folder made by this start.
 
-    sockets: those that were passed, if any; they are listened on instead of --http-addr.
+    sockets: the passed sockets; the daemon listens on them instead of --http-addr.
     """
     with StopSignals() as signals, ReloadRequest() as reload_request:
         joined = _join(config)
@@ -268,7 +269,13 @@ def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], N
             startup.on_ready = lambda: supervision.set_ready(f"listening on {', '.join(_urls(config, server))}")
             signals.call(stop)
             try:
-                _serve(config, server, startup)
+                startup.start()
+                try:
+                    _announce(config, server)
+                    server.serve()
+                    logs.info("stopping: the running batch finishes or returns to the queue")
+                finally:
+                    startup.end()
             finally:
                 supervision.close()
         finally:
@@ -279,13 +286,8 @@ def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], N
     return 0
 
 
-def _always() -> bool:
-    """A single instance does what only the leader of a cluster does."""
-    return True
-
-
 def _join(config: Config) -> ClusterService | None:
-    """Make the data folder one of the cluster that the options name; None without one. Raises CannotJoin, ConfigError."""
+    """Join the data folder to the cluster in the configuration; None without a cluster. Raises CannotJoin, ConfigError."""
     if config.cluster is None:
         first_start.check_alone(config)
         return None
@@ -297,30 +299,15 @@ def _join(config: Config) -> ClusterService | None:
                   config.master_key, lambda path, folder: import_snapshot(path, folder, keeps_cluster=True))
 
 
-def _serve(config: Config, server: Server, startup: BackgroundStart) -> None:
-    startup.start()
-    try:
-        _announce(config, server)
-        server.serve()
-        logs.info("stopping: the running batch finishes or returns to the queue")
-    finally:
-        startup.end()
-
-
 def force_features(config: Config, instance: Instance) -> None:
-    """Turn on the features that options ask for."""
+    """Turn on the features of options."""
     for option, feature in FORCED_FEATURES.items():
         if getattr(config, option):
             instance.force_feature(feature)
 
 
-def _search_workers(config: Config, instance: Instance) -> SearchProcesses | None:
-    most = serving.most_search_workers(config)
-    return SearchProcesses(config, instance, most) if most else None
-
-
 def _usage_description(config: Config) -> str:
-    """Whether usage is reported, and to which host; the rest of the URL may be secret."""
+    """Describe whether usage is reported, and to which host; the rest of the URL may be secret."""
     if config.no_analytics:
         return "off (--no-analytics)"
     if not config.analytics_url:
@@ -330,22 +317,18 @@ def _usage_description(config: Config) -> str:
 
 
 def _urls(config: Config, server: Server) -> list[str]:
-    """The addresses that it listens on."""
+    """Return the addresses on which the server listens."""
     scheme = "https" if config.ssl_cert_path else "http"
     if not server.are_sockets_kept:
         return [f"{scheme}://{Address(config.http_addr.host, server.port)}"]
     return [f"{scheme}://{Address(*sock.getsockname()[:2])}" for sock in server.sockets]
 
 
-def _warn_of_passed_sockets(config: Config, server: Server) -> None:
+def _announce(config: Config, server: Server) -> None:
     if server.are_sockets_kept and config.source("http_addr") != DEFAULT:
         logs.warn(f"{config.where('http_addr')}: has no effect, because the service manager has passed sockets")
     if config.exit_when_idle and not server.are_sockets_kept:
         logs.warn(f"{config.where('exit_when_idle')}: no socket was passed, so nothing starts svcd again after its exit")
-
-
-def _announce(config: Config, server: Server) -> None:
-    _warn_of_passed_sockets(config, server)
     for name, value, source in config.described():
         logs.debug("option", name=name, value=value, source=source)
     logs.announce(f"svcd {__version__}, interface {INTERFACE_VERSION}", {

@@ -1,7 +1,7 @@
-"""What the first start of an instance does: import a dump or a snapshot (--import-dump, --import-snapshot), and remove the
-data folder again if the start fails.
+"""The first start of an instance: import a dump or a snapshot (--import-dump, --import-snapshot), and remove the data folder
+again if the start fails.
 
-When an import happens and when the start is refused is explained in docs/dumps.md#import-of-a-dump.
+docs/dumps.md#import-of-a-dump explains when svcd imports and when it refuses to start.
 """
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ _CONTENT_TABLES = ("tasks", "indexes", "keys", "webhooks", "features")
 def import_archive(config: Config) -> None:
     """Import the dump or snapshot that the options name, if any.
 
-    Raises ConfigError, ArchiveRefused, NewerFormat, OSError; nothing is left of the import then.
+    Raises ConfigError, ArchiveRefused, NewerFormat, OSError; a failed import leaves no files.
     """
     for kind, import_one in _IMPORTS.items():
         path = getattr(config, f"import_{kind}")
         if path is not None and _should_import(config, kind, path):
-            _check_address(config)
+            for sock in listen(*config.http_addr):  # an address in use is an error now, not after an import of hours
+                sock.close()
             logs.info(f"importing a {kind}", path=str(path), folder=str(config.db_path))
             with _exit_on_sigterm():
                 import_one(path, config)
 
 
 def check_alone(config: Config) -> None:
-    """Raise ConfigError for the data folder of a node of a cluster: what is written to it alone would be lost to the others."""
+    """Raise ConfigError for the data folder of a node of a cluster: the other nodes would never get its writes."""
     if applied_log.position_of(config.db_path / "instance.sqlite") is not None:
         raise ConfigError(f"{config.where('db_path')}: {config.db_path} is the data folder of a node of a cluster; give "
                           f"{BY_NAME['cluster'].flag}, or make a single instance of it: svcd backup, then svcd restore")
@@ -51,8 +52,8 @@ def check_alone(config: Config) -> None:
 def remove_on_failure(folder: Path) -> Iterator[Callable[[], None]]:
     """Remove the data folder if it was created in this block and the block fails before it calls the yielded function.
 
-    The next start would take what is left for a database, and refuse to import one. A folder with content stays: it was
-    imported, or another svcd has started on it meanwhile.
+    The next start would take a rest for a database, and refuse to import. A folder with content is kept: it was imported, or
+    another svcd has started on it meanwhile.
     """
     is_kept = False
     parents = [parent for parent in folder.absolute().parents if not files.exists(parent)]
@@ -71,7 +72,7 @@ def remove_on_failure(folder: Path) -> Iterator[Callable[[], None]]:
 
 
 def _remove(folder: Path, made: Sequence[Path]) -> None:
-    """Delete the contents of the folder, and the folders of `made` that are empty then; nothing if it is in use or not empty."""
+    """Delete the contents of the folder and the empty folders of `made`, unless another svcd uses it or it has content."""
     try:
         with (folder / "LOCK").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -86,7 +87,7 @@ def _remove(folder: Path, made: Sequence[Path]) -> None:
 
 
 def _is_empty_instance(path: Path) -> bool:
-    """Does the file of an instance have no tasks, indexes, keys, webhooks and features?"""
+    """Return whether the file of an instance has neither tasks, indexes, keys, webhooks nor features."""
     if not files.exists(path):
         return True
     try:
@@ -100,7 +101,7 @@ def _is_empty_instance(path: Path) -> bool:
 
 @contextmanager
 def _exit_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end an import as Ctrl-C does, so that its unfinished files are removed."""
+    """Let SIGTERM end an import like Ctrl-C, so that the import removes its unfinished files."""
     def end(number: int, _frame: FrameType | None) -> NoReturn:
         sys.exit(128 + number)
 
@@ -109,12 +110,6 @@ def _exit_on_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _check_address(config: Config) -> None:
-    """Check that the address can be bound before an import, which may take hours. Raises ListenError."""
-    for sock in listen(*config.http_addr):
-        sock.close()
 
 
 def _import_dump(path: Path, config: Config) -> None:
@@ -143,7 +138,7 @@ def _should_import(config: Config, kind: str, path: Path) -> bool:
     if not files.exists(path):
         if getattr(config, f"ignore_missing_{kind}"):
             return False
-        raise ConfigError(f"{config.where(f'import_{kind}')}: there is no {kind} {path}; name one that is there, or start "
+        raise ConfigError(f"{config.where(f'import_{kind}')}: {kind} {path} does not exist; name an existing one, or start "
                           f"with an empty database by {BY_NAME[f'ignore_missing_{kind}'].flag}")
     return True
 

@@ -1,6 +1,6 @@
 """The figures of the usage report that describe the machine and the launch options.
 
-Of an option that names a path, an address or a secret, the report says only whether it was given.
+For an option that names a path, an address or a secret, the report says only whether it was given.
 """
 from __future__ import annotations
 
@@ -46,12 +46,18 @@ class InstanceFigures:
         self._started = time.monotonic()
 
     def now(self) -> dict[str, Any]:
-        """Name -> current value of all figures that do not count requests."""
-        features = self._instance.features()
+        """Return name -> current value of all figures that do not count requests."""
+        features, memory = self._instance.features(), machine.memory()
         return {
             **{name: self._option(name.removeprefix(_PREFIX), features) for name in FIGURES
                if name.startswith(_PREFIX)},
-            **_system(self._config.db_path),
+            "context.app.version": INTERFACE_VERSION,
+            "system.distribution": distribution_id(),
+            "system.kernel_version": os.uname().release,
+            "system.cores": machine.cores(),
+            "system.ram_size": None if memory is None else memory // 1024,
+            "system.disk_size": largest_disk(self._config.db_path),
+            "system.server_provider": os.environ.get(_PROVIDER),
             "stats.database_size": self._instance.database_size(),
             "stats.indexes_number": self._instance.list_indexes(0, 0)[1],
             "start_since_days": int((time.monotonic() - self._started) // _DAY_S),
@@ -59,38 +65,22 @@ class InstanceFigures:
         }
 
     def _option(self, name: str, features: Mapping[str, bool | None]) -> Any:
-        """The value of a figure `infos.<name>`: a boolean, a number, or one of a few fixed words."""
+        """Return the value of a figure `infos.<name>`: a boolean, a number, or one of a few fixed words."""
         if name == "with_configuration_file":
             return any(self._config.source(option.name) == FILE for option in OPTIONS)
         if name in FEATURES:
             return bool(features.get(FEATURES[name]))
-        return self._value(OTHER_NAMES.get(name, name))
-
-    def _value(self, name: str) -> Any:
-        """The value of an option; False for one that svcd does not have."""
+        name = OTHER_NAMES.get(name, name)
         option = BY_NAME.get(name)
-        if option is None:
+        if option is None:  # svcd lacks this option
             return False
         if option.is_switch or option.kind in _NUMBERS or name in _CHOICES:
             return getattr(self._config, name)
         return self._config.source(name) != DEFAULT
 
 
-def _system(folder: Path) -> dict[str, Any]:
-    memory = machine.memory()
-    return {
-        "context.app.version": INTERFACE_VERSION,
-        "system.distribution": distribution_id(),
-        "system.kernel_version": os.uname().release,
-        "system.cores": machine.cores(),
-        "system.ram_size": None if memory is None else memory // 1024,
-        "system.disk_size": largest_disk(folder),
-        "system.server_provider": os.environ.get(_PROVIDER),
-    }
-
-
 def distribution_id(path: Path = Path("/etc/os-release")) -> str | None:
-    """The ID field of os-release(5), None if unknown."""
+    """Return the ID field of os-release(5), None if unknown."""
     try:
         lines = path.read_text().splitlines()
     except (OSError, ValueError):
@@ -99,7 +89,7 @@ def distribution_id(path: Path = Path("/etc/os-release")) -> str | None:
 
 
 def largest_disk(folder: Path, mounts: Path = Path("/proc/mounts")) -> int | None:
-    """Bytes of the largest mounted block device; of the file system of the data folder if none is known."""
+    """Return the bytes of the largest mounted block device; of the data folder's file system if no device is known."""
     try:
         rows = [line.split() for line in mounts.read_text().splitlines()]
     except (OSError, ValueError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -17,17 +17,17 @@ import click
 from svcd import INTERFACE_VERSION, __version__
 from svcd.base import logs
 from svcd.base.errors import quoted
-from svcd.cli.config import Config, ConfigError, load, nearest, refuse_ignored_key, warnings
+from svcd.cli.config import ConfigError, load, nearest, refuse_ignored_key, warnings
 from svcd.cli.options import GROUPS, OPTIONS, Option, why_unsupported
 
-# Name: (module, its command, what the help says). Modules are loaded when they are called.
+# Name: (module, its command, line of the help). A module is loaded when its command is called.
 COMMANDS = {
     "import": ("import_documents", "command", "Add the documents of files, folders, SQLite tables."),
     "export": ("export_documents", "command", "Write the documents of an index."),
     "search": ("search", "command", "Search an index."),
-    "status": ("status", "command", "Show what the instance has and does."),
+    "status": ("status", "command", "Show the indexes and tasks of the instance."),
     "backup": ("backup", "backup_command", "Copy the whole instance to a file, while it serves."),
-    "restore": ("backup", "restore_command", "Make a data folder of a backup or a dump."),
+    "restore": ("backup", "restore_command", "Make a data folder from a backup or a dump."),
     "verify": ("verify", "command", "Check the files of a data folder."),
     "repair": ("repair", "command", "Rebuild a damaged index from its documents."),
     "cluster": ("cluster", "command", "Show the nodes of a cluster; join, drain, verify, forget them."),
@@ -45,14 +45,14 @@ ABOUT = (
 
 
 class _Command(click.Group):
-    """The daemon, with commands beside it; the help shows the options by group."""
+    """The daemon, with further commands; the help shows the options by group."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands."""
+        """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command by its name. Raises click.UsageError if there is no such command."""
+        """Return a command by its name. Raises click.UsageError for an unknown name."""
         if cmd_name not in COMMANDS:
             near = nearest(cmd_name, COMMANDS)
             hint = f"did you mean {near}?" if near else f"commands are {', '.join(COMMANDS)}."
@@ -62,7 +62,7 @@ class _Command(click.Group):
         return command
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """One section per group; descriptions stand below the flags, because the flags are long."""
+        """Write one section per group, with descriptions below the flags, because the flags are long."""
         rows = {group: [help_row(option) for option in OPTIONS if option.group == group] for group in GROUPS}
         rows["Help"] = [("-h, --help", "Show this and exit."), ("--version", "Show the versions and exit.")]
         for title, section in rows.items():
@@ -73,14 +73,14 @@ class _Command(click.Group):
 
 
 def help_row(option: Option) -> tuple[str, str]:
-    """(flag with metavar, description with variable and default)."""
+    """Return (flag with metavar, description with variable and default)."""
     head = option.flag if option.is_switch else f"{option.flag} {option.kind.metavar}"
     default = f"; default: {option.default_text}" if option.default_text and not option.is_switch else ""
     return head, f"{option.about} [{option.variable}{default}]"
 
 
 def _click_option(option: Option) -> click.Option:
-    """Only the flag: values, variables and defaults are parsed by svcd.cli.config, the same for all sources."""
+    """Declare only the flag: svcd.cli.config parses values, variables and defaults, the same for all sources."""
     special: dict[str, Any] = {} if option.kind.value_of_flag_alone is None else {"flag_value": option.kind.value_of_flag_alone}
     if option.kind.is_repeatable:
         special["multiple"] = True
@@ -104,15 +104,10 @@ def _start(context: click.Context, **flags: Any) -> int:
     logs.configure(config.log_level, config.experimental_logs_mode)
     for warning in warnings(config, os.environ):
         logs.warn(warning)
-    return _run(config, lambda: load(flags, os.environ))
-
-
-def _run(config: Config, reload: Callable[[], Config]) -> int:
-    """reload: loads the configuration again."""
     try:
         from svcd.cli.daemon import run  # loads most of the code
 
-        return run(config, reload)
+        return run(config, lambda: load(flags, os.environ))
     except ConfigError:
         raise
     except Exception as refused:
@@ -129,12 +124,12 @@ COMMAND = _Command(
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command and exit. arguments: None for those of the process."""
+    """Run the command and exit. arguments: None for the arguments of the process."""
     try:
         status = COMMAND.main(arguments, "svcd", standalone_mode=False)
     except ConfigError as refused:
         status = _refuse(str(refused), STATUS_MISUSE)
-    except BrokenPipeError:  # who read the output has enough
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = STATUS_FAILED
     except click.UsageError as wrong:
@@ -147,13 +142,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _refuse(reason: str, status: int) -> int:
-    """Print one line on stderr, whatever the log level; returns the status."""
+    """Print one line on stderr at any log level; return the status."""
     print(f"svcd: {' '.join(reason.split())}", file=sys.stderr)
     return status
 
 
 def _usage_error(wrong: click.UsageError) -> str:
-    """The message for a wrong command line, with the nearest flag."""
+    """Return the message for a wrong command line, with the nearest flag."""
     if not isinstance(wrong, click.NoSuchOption):
         return f"{wrong.format_message()} `svcd --help` shows all options."
     reason = why_unsupported(wrong.option_name)
@@ -165,7 +160,7 @@ def _usage_error(wrong: click.UsageError) -> str:
 
 
 def _failure_text(refused: Exception) -> str:
-    """The message for a failed start, with the path if the system names one."""
+    """Return the message for a failed start, with the path if the system names one."""
     if type(refused).__module__.startswith("svcd."):  # our own errors have complete messages
         return str(refused)
     if type(refused).__module__ == "sqlite3":

@@ -57,14 +57,14 @@ class Kind:
 class Option:
     """One launch option. The flag is the first argument; all other names are derived from it.
 
-    about: its description. default: as text; None if there is none, or `derived` computes it.
+    about: its description. default: as text; None without a default, or if `derived` computes it.
     derived: (values of other options) -> value, for a default that depends on the machine or on another option;
         `default_description` describes it.
-    example: a value for the sample configuration if there is no default.
-    is_in_file: may the key stand in the file? works_in_file: False for options that act once (imports): the key is
-        accepted in the file, which every start reads, but has no effect.
-    has_effect: False for an option that is only accepted; a start that gives it logs that.
-    own_variable: the name of its variable, if it does not follow from the flag.
+    example: a value for the sample configuration of an option without default.
+    is_in_file: whether the file may contain the key. works_in_file: False for options that act once (imports): every start
+        reads the file, so the key is accepted there and ignored.
+    has_effect: False for an option that is only accepted; a start with it logs that.
+    own_variable: the name of its variable, if it differs from the flag.
     """
 
     flag: str
@@ -87,17 +87,17 @@ class Option:
 
     @property
     def variable(self) -> str:
-        """The name of its environment variable."""
+        """Return the name of its environment variable."""
         return self.own_variable or "SVC_" + self.name.upper()
 
     @property
     def is_switch(self) -> bool:
-        """True when the flag takes no value."""
+        """Return whether the flag takes no value."""
         return self.kind.metavar is None
 
     @property
     def default_text(self) -> str:
-        """The default as text or description, "" if there is none."""
+        """Return the default as text or description, "" without a default."""
         return self.default_description or self.default or ""
 
 
@@ -133,12 +133,12 @@ def _cluster(text: str) -> str:
 
 def _node_name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", text):
-        raise ValueError("is not a name of a node; use letters, digits, - and _, at most 60 of them")
+        raise ValueError("is not a valid node name; use at most 60 letters, digits, - and _")
     return text
 
 
 def _prefix(text: str) -> str:
-    """The beginning of a name, perhaps empty."""
+    """Parse the beginning of a name, which may be empty."""
     if any(mark < " " or mark == "\x7f" for mark in text):
         raise ValueError("contains a control character")
     return text
@@ -156,7 +156,7 @@ def _count(least: int, most: int = MAX_COUNT) -> Callable[[str], int]:
 
 
 def _limit(text: str) -> int | None:
-    """A count; None, for no bound, when the text is empty or `unlimited`."""
+    """Parse a count; an empty text or `unlimited` is None."""
     if text.strip().lower() in ("", "unlimited"):
         return None
     try:
@@ -166,7 +166,7 @@ def _limit(text: str) -> int | None:
 
 
 def _processes(text: str) -> int | str:
-    """A count, or AUTO."""
+    """Parse a count, or AUTO."""
     if text.strip().lower() == AUTO:
         return AUTO
     try:
@@ -176,7 +176,7 @@ def _processes(text: str) -> int | str:
 
 
 def _interval(text: str) -> int | None:
-    """Seconds; `true` is a day, `false` and an empty text are None."""
+    """Parse seconds; `true` is a day, `false` and an empty text are None."""
     folded = text.strip().lower()
     if folded in ("", "false"):
         return None
@@ -187,26 +187,26 @@ def _interval(text: str) -> int | None:
 
 
 def _choice(*names: str) -> Kind:
-    """One of the names, in any letter case."""
+    """Return the kind of options that take one of the names, in any letter case."""
     by_folded = {name.lower(): name for name in names}
 
     def parse(text: str) -> str:
         found = by_folded.get(text.lower())
         if found is None:
-            raise ValueError(f"is none of {', '.join(names)}")
+            raise ValueError(f"is not one of {', '.join(names)}")
         return found
 
     return Kind("|".join(names), parse, expected=f"one of {', '.join(names)}, in quotes")
 
 
 def key_proposal() -> str:
-    """An option with a new master key, for messages: 32 random bytes, URL-safe base64 without padding."""
+    """Return an option with a new master key, for messages: 32 random bytes, URL-safe base64 without padding."""
     key = base64.urlsafe_b64encode(os.urandom(32)).rstrip(b"=").decode()
     return f"a new random one: >> --master-key {key} <<"
 
 
 def _master_key(text: str) -> str:
-    """A key that can be sent in a header. Messages never contain the text."""
+    """Parse a key for an HTTP header. Messages never contain the text."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
@@ -219,7 +219,7 @@ def _master_key(text: str) -> str:
 
 
 def _url(text: str) -> str:
-    """A URL that can be called over HTTP."""
+    """Parse a URL that can be called over HTTP."""
     from svcd.validation.urls import parse_web_url  # loaded only for options with URLs
 
     try:
@@ -229,7 +229,7 @@ def _url(text: str) -> str:
 
 
 def _header_value(text: str) -> str:
-    """A value that can be sent in a header. Messages never contain the text."""
+    """Parse a value of an HTTP header. Messages never contain the text."""
     from svcd.validation.urls import is_header_value
 
     if not is_header_value(text):
@@ -238,28 +238,28 @@ def _header_value(text: str) -> str:
 
 
 def _optional_header_value(text: str) -> str | None:
-    """A value that can be sent in a header; None if there is nothing but spaces."""
+    """Parse a value of an HTTP header; a text of only spaces is None."""
     return _header_value(text.strip()) if text.strip() else None
 
 
 def _networks(text: str) -> tuple[Any, ...]:
-    """Networks that may be called."""
+    """Parse a list of networks."""
     from svcd.remote.guard import parse_networks  # loaded only for options with networks
 
     return parse_networks(text)
 
 
 def _part(text: str) -> int:
-    """A size of at least a byte."""
+    """Parse the size of a part, at least a byte."""
     size = parse_size(text)
     if not size:
-        raise ValueError("is no size of a part; write at least 1 B")
+        raise ValueError("is not a valid part size; write at least 1 B")
     return size
 
 
 def _refuse_ocsp(_text: str) -> NoReturn:
     raise ValueError(
-        "is not supported: Python's TLS library has no OCSP stapling; "
+        "is not supported: Python's TLS library cannot staple OCSP responses; "
         "remove the option, or use a reverse proxy that staples"
     )
 
@@ -319,12 +319,12 @@ def _batch_bytes(values: Mapping[str, Any]) -> int:
 
 OPTIONS: tuple[Option, ...] = (
     Option("--config-file-path", PATH, "General", default="./config.toml", is_in_file=False,
-           about="TOML file with options. The default file may be absent; a file named here must exist. SIGHUP reads its "
-                 "log_level again."),
+           about="TOML file with options. The default file is optional; a file named here must exist. SIGHUP reloads its "
+                 "log_level."),
     Option("--env", _choice(*ENVS), "General", default="development",
            about="Environment. With production a master key is required."),
     Option("--analytics-url", URL, "General", example="https://stats.example.com/svcd",
-           about="URL that an anonymous usage report is sent to every hour. Without it there is no report."),
+           about="Send an anonymous usage report to this URL every hour. By default svcd sends no report."),
     Option("--no-analytics", SWITCH, "General", default="false",
            about="Do not send the usage report even if --analytics-url is set."),
     Option("--error-docs-url", URL, "General", derived=lambda _values: DOCUMENTATION, default_description=DOCUMENTATION,
@@ -332,13 +332,13 @@ OPTIONS: tuple[Option, ...] = (
            about="URL of the page that explains error codes (docs/errors.md). The `link` of an error is this URL, # "
                  "and the code."),
     Option("--exit-when-idle", SECONDS, "General", default_description="never", example="300",
-           about="Exit after so many seconds without a connection, a task or a notice to deliver. With socket activation the "
-                 "next connection starts svcd again."),
+           about="Exit after SECONDS without connections, tasks or pending webhooks. With socket activation the next connection "
+                 "starts svcd again."),
 
     Option("--http-addr", ADDRESS, "Network", default="localhost:7700",
            about="Address to listen on. Port 0 selects a free port, which the start banner shows."),
     Option("--http-payload-size-limit", SIZE, "Network", default="100 MB",
-           about="Maximum size of a request body, before and after decompression; a larger one gets status 413."),
+           about="Maximum size of a request body, before and after decompression; larger bodies get status 413."),
     Option("--experimental-allowed-ip-networks", NETWORKS, "Network", default="", default_description="none",
            example="10.0.0.0/8, fd00::/8",
            about="Private networks that outgoing calls may reach: a comma-separated list, or any. Can be repeated; an "
@@ -349,13 +349,13 @@ OPTIONS: tuple[Option, ...] = (
                  "Prefer the variable or a file: other users can see the command line."),
     Option("--master-key-file", PATH, "Access", example="/etc/svcd/master-key",
            default_description="master-key in $CREDENTIALS_DIRECTORY, if it exists",
-           about="File whose only line is the master key; instead of --master-key."),
+           about="File with the master key as its only line; replaces --master-key."),
 
     Option("--cluster", CLUSTER, "Cluster", is_secret=True, example="rqlite://10.0.0.1:4001,10.0.0.2:4001,10.0.0.3:4001",
-           about="Log that the nodes of a cluster share: rqlite://HOST:PORT,... or nats://HOST:PORT,... Needs a master key, the "
-                 "same on all nodes, and --node-name."),
+           about="Replicated log of the cluster: rqlite://HOST:PORT,... or nats://HOST:PORT,... Needs --node-name, and the same "
+                 "master key on all nodes."),
     Option("--node-name", NODE, "Cluster", example="a",
-           about="Name of this node: another one for each, and the same at each of its starts."),
+           about="Node name. Unique per node, stable across restarts."),
     Option("--node-url", URL, "Cluster", default_description="http:// and the address of --http-addr",
            example="http://10.0.0.1:7700", about="URL at which the other nodes reach this one."),
 
@@ -366,51 +366,51 @@ OPTIONS: tuple[Option, ...] = (
     Option("--snapshot-dir", PATH, "Folders", default="snapshots/",
            about="Folder for snapshots. If the option is given, the folder must be writable."),
     Option("--import-dump", PATH, "Folders", works_in_file=False,
-           about="Dump to import into a new database. The start fails if there is a database already."),
+           about="Dump to import into a new database. The start fails if a database already exists."),
     Option("--ignore-missing-dump", SWITCH, "Folders", default="false", works_in_file=False,
            about="Start with an empty database if the dump of --import-dump does not exist."),
     Option("--ignore-dump-if-db-exists", SWITCH, "Folders", default="false", works_in_file=False,
-           about="Ignore --import-dump if there is a database already."),
+           about="Ignore --import-dump if a database already exists."),
     Option("--schedule-snapshot", INTERVAL, "Folders", default_description="never", example="86400",
            about="Interval of snapshots in seconds; the flag without a value means one day."),
     Option("--import-snapshot", PATH, "Folders", works_in_file=False,
-           about="Snapshot to import as a new database. The start fails if there is a database already."),
+           about="Snapshot to import as a new database. The start fails if a database already exists."),
     Option("--ignore-missing-snapshot", SWITCH, "Folders", default="false", works_in_file=False,
            about="Start with an empty database if the snapshot of --import-snapshot does not exist."),
     Option("--ignore-snapshot-if-db-exists", SWITCH, "Folders", default="false", works_in_file=False,
-           about="Ignore --import-snapshot if there is a database already."),
+           about="Ignore --import-snapshot if a database already exists."),
     Option("--upgrade-db", SWITCH, "Folders", default="false",
            about="Accepted for compatibility: svcd always upgrades an older database at the start."),
 
     Option("--s3-bucket-url", TEXT, "Object store", example="https://s3.eu-west-1.amazonaws.com",
-           about="URL of an object store that speaks S3. Snapshots go there instead of --snapshot-dir. Needs the next three "
-                 "options, and either a pair of keys or a role with its token."),
+           about="URL of an S3 object store, which receives snapshots instead of --snapshot-dir. Needs the next three options, "
+                 "and either a pair of keys or a role with its token."),
     Option("--s3-bucket-region", TEXT, "Object store", example="eu-west-1",
            about="Region of the bucket."),
     Option("--s3-bucket-name", TEXT, "Object store", example="backups",
            about="Name of the bucket."),
     Option("--s3-snapshot-prefix", PREFIX, "Object store", example="svcd/",
-           about="Beginning of the names of snapshots, may be empty; the name of the data folder follows."),
+           about="Prefix of the names of snapshots, may be empty; the name of the data folder follows."),
     Option("--s3-access-key", SECRET, "Object store", is_secret=True, example="AKIAIOSFODNN7EXAMPLE",
            about="Access key of the store."),
     Option("--s3-secret-key", SECRET, "Object store", is_secret=True, example="some-secret",
            about="Secret key of the store. Prefer the variable: other users can see the command line."),
     Option("--experimental-s3-role-arn", TEXT, "Object store", example="arn:aws:iam::123456789012:role/backups",
-           about="Role that is assumed to reach the store, instead of keys."),
+           about="Role to assume for the store, instead of keys."),
     Option("--experimental-s3-web-identity-token-file", PATH, "Object store", example="/run/secrets/token",
            about="File with the web identity token of the role, read for each snapshot."),
     Option("--experimental-s3-max-in-flight-parts", POSITIVE, "Object store", default="10",
-           about="Maximum number of parts that are sent at once. A snapshot takes the memory of so many parts."),
+           about="Maximum number of concurrent part uploads. A snapshot takes the memory of all these parts."),
     Option("--experimental-s3-compression-level", GZIP_LEVEL, "Object store", default="0",
-           about="Level of compression, 0 for none to 9."),
+           about="Compression level, from 0 (none) to 9."),
     Option("--experimental-s3-signature-duration-seconds", POSITIVE, "Object store", default="28800",
-           about="Seconds that signed requests are valid for."),
+           about="Validity of signed requests in seconds."),
     Option("--experimental-s3-multipart-part-size", PART, "Object store", default="375 MiB",
-           about="Size of a part; stores take at most 10,000 parts, on most of at least 5 MiB."),
+           about="Size of a part. Stores accept at most 10,000 parts; most require at least 5 MiB."),
 
     Option("--task-webhook-url", URL, "Webhook", example="https://hooks.example.com/tasks",
-           about="URL that finished tasks are sent to: one POST for each batch, one line of JSON for each task, repeated "
-                 "until it succeeds. Private networks need --experimental-allowed-ip-networks."),
+           about="Send finished tasks to this URL: one POST per batch, one line of JSON per task, repeated until it succeeds. "
+                 "Private networks need --experimental-allowed-ip-networks."),
     Option("--task-webhook-authorization-header", HEADER, "Webhook", is_secret=True, example="Bearer some-secret",
            about="Authorization header of these requests. Prefer the variable: other users can see the command line."),
 
@@ -427,7 +427,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--ssl-tickets", SWITCH, "TLS", default="false",
            about="Enable session resumption with tickets."),
     Option("--ssl-ocsp-path", OCSP, "TLS",
-           about="Not supported: a start with it fails."),
+           about="Not supported: svcd refuses to start with it."),
 
     Option("--log-level", _choice(*logs.LEVELS), "Logs", default="INFO",
            about="Lowest level of events to print on stderr, in any letter case."),
@@ -444,46 +444,44 @@ OPTIONS: tuple[Option, ...] = (
            own_variable="SVC_EXPERIMENTAL_LEGACY_SEARCH",
            about="Enable the feature `legacySearch` at the start. The variable is SVC_EXPERIMENTAL_LEGACY_SEARCH."),
     Option("--experimental-rename-by-patch", SWITCH, "Features", default="false",
-           about="Let `uid` in PATCH /indexes/{index_uid} rename the index, as clients of the reference engine expect. Without "
-                 "it the request is refused; a swap with `rename` does the same."),
+           about="Let `uid` in PATCH /indexes/{index_uid} rename the index, as clients of the reference engine expect. By "
+                 "default svcd refuses this request; a swap with `rename` has the same effect."),
 
     Option("--experimental-search-queue-size", COUNT, "Search", default="1000",
-           about="Maximum number of waiting searches. One more drops a random waiting one, which gets status 503."),
+           about="Maximum number of waiting searches. Beyond it svcd drops a random waiting search with status 503."),
     Option("--experimental-drop-search-after", POSITIVE, "Search", default="60",
-           about="Seconds after which a waiting search is dropped."),
+           about="Drop searches that have waited for this number of seconds."),
     Option("--experimental-nb-searches-per-core", POSITIVE, "Search", default="4",
-           about="Maximum number of searches that run at once, per processor core."),
+           about="Maximum number of concurrent searches per processor core."),
     Option("--search-workers", PROCESSES, "Search", default=AUTO,
-           about="Number of processes that answer searches besides the main one, to use more cores. With auto they start "
-                 "when searches queue up, one less than there are cores at most, and end when idle. Linux only."),
+           about="Extra search processes. auto: up to cores - 1, started under load, stopped when idle. Linux only."),
 
     Option("--search-memory", SIZE, "Search", example="64 MiB",
            default_description="a twentieth of the indexes searched, 24 to 56 MiB, at most an eighth of the memory",
-           about="Memory for what searches keep for later ones, in all processes together: a quarter of it answers, the rest "
-                 "parts of the indexes."),
+           about="Memory of the search caches of all processes: a quarter for results, the rest for parts of the indexes."),
 
     Option("--experimental-personalization-api-key", OPTIONAL_HEADER, "Search", is_secret=True, example="a-key-of-cohere",
-           about="API key of the rerank service that orders the hits of searches with `personalize`; without it such searches "
-                 "fail. Prefer the variable: other users can see the command line."),
+           about="API key of the rerank service for searches with `personalize`; without it such searches fail. Prefer the "
+                 "variable: other users can see the command line."),
     Option("--experimental-embedding-cache-entries", COUNT, "Search", default="0",
-           about="Vectors of queries that each process keeps per embedder, so that no service is asked twice for one query."),
+           about="Number of query vectors that each process caches per embedder, to save calls to the service."),
 
     Option("--max-indexing-memory", SIZE, "Indexing", derived=_indexing_memory,
            default_description="two thirds of the memory", example="1 GiB",
            about="Maximum memory of indexing."),
     Option("--max-indexing-threads", LIMIT, "Indexing", derived=_indexing_threads,
            default_description="half of the cores, 2 of 2 or 3", example="1",
-           about="Maximum number of batches that are indexed at once. With 2 or more, a large batch that runs alone is analyzed "
-                 "by one process and written by another; unlimited, or an empty variable, removes the limit."),
+           about="Maximum number of concurrent batches. With 2 or more, one process analyzes a large batch that runs alone, and "
+                 "a second process writes it. unlimited, or an empty variable, removes the limit."),
     Option("--parallel-batches-after", WAIT, "Indexing", default="1",
-           about="A batch starts beside those of other indexes once each of them has run for SECONDS. Until then batches end in "
-                 "the order of their tasks. With 0 batches of different indexes start at once."),
+           about="Start a batch beside running batches of other indexes once each of them has run for SECONDS. Until then "
+                 "batches end in the order of their tasks. 0: batches of different indexes start at once."),
     Option("--experimental-max-number-of-batched-tasks", COUNT, "Indexing", default_description="unlimited",
            example="1000",
            about="Maximum number of tasks in one batch."),
     Option("--experimental-limit-batched-tasks-total-size", SIZE, "Indexing", derived=_batch_bytes,
            default_description="half of --max-indexing-memory, at most 10 GiB", example="512 MiB",
-           about="Maximum size of the documents in one batch; a single task is never too large."),
+           about="Maximum size of the documents in one batch; a single task may be larger."),
 
     Option("--experimental-reduce-indexing-memory-usage", SWITCH, "Without effect", default="false", has_effect=False,
            about="Accepted for compatibility: indexing always keeps to its memory limit."),
@@ -497,14 +495,14 @@ GROUPS: tuple[str, ...] = tuple(dict.fromkeys(option.group for option in OPTIONS
 
 
 # -- Options of the reference engine that svcd does not support ----------------------------------------
-# Those that would only tune something svcd does not have are accepted (`has_effect=False` above); these are rejected.
+# svcd rejects these. It accepts options that would only tune features which svcd lacks (`has_effect=False` above).
 
 
 UNSUPPORTED: dict[str, str] = {  # name of the option: why it is not supported
     "experimental_dumpless_upgrade": "it is called --upgrade-db since version 1.51, and svcd always upgrades",
 }
 
-# Variables of the reference engine without a flag: limits and time-outs that svcd does not have, or sets otherwise.
+# Variables of the reference engine without a flag: limits and time-outs that svcd lacks or sets differently.
 VARIABLES_WITHOUT_EFFECT = frozenset((
     "SVC_EXPERIMENTAL_PROXY_CONNECT_TIMEOUT_SECONDS", "SVC_EXPERIMENTAL_PROXY_BACKOFF_TIMEOUT_SECONDS",
     "SVC_EXPERIMENTAL_PROXY_REQUEST_TIMEOUT_SECONDS", "SVC_EXPERIMENTAL_DISABLE_FID_BASED_DATABASES_CLEANUP",
@@ -516,7 +514,7 @@ RULE_VARIABLES = tuple(f"SVC_EXPERIMENTAL_DSR_FUEL_{name}" for name in (
     "FILTER_AND_FUEL", "FILTER_DEPTH_FUEL",
 ))
 
-# Variables that are not options but have an effect: the usage report reads the first one, search rules, embedders
+# Variables that are not options but have an effect. The usage report reads the first one; search rules, embedders
 # (docs/embedders.md), calls of remotes (docs/network.md), of object stores (docs/dumps.md#object-store) and of the rerank service
 # (docs/personalization.md) the others.
 OTHER_VARIABLES = frozenset((
@@ -536,7 +534,7 @@ _OF_A_SERVICE = re.compile(r"(SVC|MEILI)_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(T
 
 
 def why_unsupported(name: str) -> str | None:
-    """Why an option of the reference engine is not supported; None for any other name.
+    """Return the reason why an option of the reference engine is not supported; None for any other name.
 
     name: a flag, variable or key: --experimental-dumpless-upgrade, or one of its other names.
     """
@@ -544,16 +542,16 @@ def why_unsupported(name: str) -> str | None:
 
 
 def is_meant_for_svcd(variable: str) -> bool:
-    """Was an environment variable probably set for svcd?"""
+    """Return whether an environment variable was probably set for svcd."""
     return variable.startswith("SVC_") and variable not in OTHER_VARIABLES and not _OF_A_SERVICE.fullmatch(variable)
 
 
 def is_foreign(variable: str) -> bool:
-    """Was an environment variable probably set for the reference engine?"""
+    """Return whether an environment variable was probably set for the reference engine."""
     return variable.startswith(FOREIGN_PREFIX) and not _OF_A_SERVICE.fullmatch(variable)
 
 
 def counterpart(variable: str) -> str | None:
-    """The variable of svcd that means the same as a variable of the reference engine; None if there is none."""
+    """Return the variable of svcd with the meaning of a variable of the reference engine, or None."""
     own = "SVC_" + variable.removeprefix(FOREIGN_PREFIX)
     return own if own in BY_VARIABLE or own in OTHER_VARIABLES else None

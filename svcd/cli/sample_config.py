@@ -10,9 +10,9 @@ from svcd.cli.options import GROUPS, OPTIONS, Option
 
 
 def sample_config() -> str:
-    """A TOML file with every key as a comment, showing its default or an example."""
+    """Return a TOML file with every key as a comment, with its default or an example."""
     head = _comment(
-        f"Options of svcd {__version__}. Each line shows the default, or an example if there is none: remove "
+        f"Options of svcd {__version__}. Each line shows the default or an example: remove "
         "the # to change it. The command line and SVC_* variables override this file. Use it with "
         "--config-file-path, or as ./config.toml."
     )
@@ -20,13 +20,10 @@ def sample_config() -> str:
     for group in GROUPS:
         settable = [option for option in options_of(group) if is_settable(option) and _sample(option)]
         parts += [f"# -- {group} --"] * bool(settable)
-        parts += [f"{_comment(_description(option))}\n#{_toml_line(option)}" for option in settable]
+        for option in settable:  # the line below the description shows an example when the default is only described
+            default = f" Default: {option.default_description}." if option.default_description else ""
+            parts.append(f"{_comment(option.about + default)}\n#{_toml_line(option)}")
     return "\n\n".join(parts) + "\n"
-
-
-def _description(option: Option) -> str:
-    """The description, with the default if the line below shows an example."""
-    return option.about + (f" Default: {option.default_description}." if option.default_description else "")
 
 
 def _sample(option: Option) -> str:
@@ -34,7 +31,7 @@ def _sample(option: Option) -> str:
 
 
 def _toml_line(option: Option) -> str:
-    """`key = value`, in the first TOML type of the option that can hold the value."""
+    """Return `key = value`, in the first TOML type of the option that can hold the value."""
     text = _sample(option)
     if bool in option.kind.toml:
         return tomli_w.dumps({option.name: option.kind.parse(text)}).strip()
@@ -47,10 +44,10 @@ def _comment(text: str) -> str:
 
 
 def is_settable(option: Option) -> bool:
-    """Can the option be set in the TOML file?"""
+    """Return whether the TOML file can set the option."""
     return option.is_in_file and option.works_in_file
 
 
 def options_of(group: str) -> list[Option]:
-    """The options of a group, in the order of the table."""
+    """Return the options of a group, in the order of the table."""
     return [option for option in OPTIONS if option.group == group]

@@ -49,9 +49,9 @@ class Demand:
         return len(self._needed_at)
 
     def sample(self, searches: int, now: float) -> int:
-        """So many searches are under way, in all processes: how many workers there should be.
+        """Return how many workers are needed for `searches` concurrent searches in all processes.
 
-        One process is enough for one search at a time, so the first worker is needed for the second search.
+        One process can run one search at a time, so the second search needs the first worker.
         """
         for worker in range(min(searches - 1, len(self._needed_at))):
             self._needed_at[worker] = now
@@ -61,10 +61,10 @@ class Demand:
 
 
 class SearchProcesses:
-    """The search workers of a daemon, of which there may be none now."""
+    """The search workers of a daemon, started when they are needed."""
 
     def __init__(self, config: Config, instance: Instance, most: int) -> None:
-        """most: how many workers there may be, at least 1."""
+        """most: maximum number of workers, at least 1."""
         self._config = config
         self._instance = instance
         self._most = most
@@ -74,13 +74,13 @@ class SearchProcesses:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._changed = threading.Event()  # the thread has something to do
+        self._changed = threading.Event()  # wakes the thread
         self._queues_up = False
         self._grace_s = 0.0
         self._settings: dict[str, Mapping[str, Any]] = {}  # name: the last command that has changed it
 
     def start(self, server: Server, app: App) -> None:
-        """Start the workers, or have them started when they are needed; returns at once. Both belong to the main process."""
+        """Start the workers, or let them start when they are needed; returns at once. The arguments are the main process's."""
         self._server, self._app = server, app
         if self._is_auto:
             app.searches.on_congestion = self._on_congestion
@@ -90,7 +90,7 @@ class SearchProcesses:
     def stop(self, grace_s: float) -> bool:
         """Stop all workers, then the server; returns at once, and may be called from a signal handler.
 
-        False if no worker was started: the caller has to stop the server.
+        Returns False if no worker was started: the caller has to stop the server.
         """
         self._grace_s = grace_s
         self._stopping.set()
@@ -109,19 +109,19 @@ class SearchProcesses:
 
     @property
     def are_running(self) -> bool:
-        """There are workers, those that leave included."""
+        """Return whether workers run, including workers that are stopping."""
         return self._pool is not None and (self._pool.size > 0 or self._pool.is_shrinking)
 
     def reports(self) -> Sequence[Report]:
-        """The traffic of all workers since the start of the daemon, also of those that have ended."""
+        """Return the traffic of all workers since the start of the daemon, including ended workers."""
         return self._pool.reports() if self._pool else ()
 
     def usages(self) -> Sequence[State]:
-        """What the workers have counted for the usage report since the last call."""
+        """Return the counts of the workers for the usage report since the last call."""
         return self._pool.usages() if self._pool else ()
 
     def broadcast(self, command: Mapping[str, Any]) -> None:
-        """Send a command to all workers (svcd.cli.search_worker), also to those that are started later."""
+        """Send a command to all workers (svcd.cli.search_worker), also to workers that start later."""
         self._settings.update((name, command) for name in command if name in ("log", "follow"))
         if self._pool:
             self._pool.broadcast(command)
@@ -132,7 +132,7 @@ class SearchProcesses:
         if self._thread is None:
             try:
                 self._start_thread()
-            except RuntimeError:  # the system allows no more threads: searches go on without workers
+            except RuntimeError:  # the system allows no more threads: searches run without workers
                 pass
 
     def _start_thread(self) -> None:
@@ -175,6 +175,6 @@ class SearchProcesses:
 
     def _wanted(self, pool: SearchWorkerPool) -> int:
         queues_up, self._queues_up = self._queues_up, False
-        if queues_up and not pool.is_growing:  # the next only when the last one works: that may be enough
+        if queues_up and not pool.is_growing:  # start the next worker only when the last one serves: that may be enough
             return self._demand.grow(time.monotonic())
         return self._demand.sample(pool.searches_under_way(), time.monotonic())

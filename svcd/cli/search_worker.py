@@ -1,29 +1,30 @@
-"""A search worker: a process that answers searches on the port of the daemon, beside its main process.
+"""A search worker: a process that answers searches on the port of the daemon, besides its main process.
 
 The main process (svcd.cli.search_worker_pool) writes lines of JSON to its standard input; it replies to each command:
 
     -> {configuration}              once: a WorkerConfiguration; not arguments, which other users could see
-    -> {"ask": n, "features": {}}   the features that are on from now on
+    -> {"ask": n, "features": {}}   the enabled features from now on
     -> {"ask": n, "network": {}}    the network from now on (svcd.instance.network)
     -> {"ask": n, "removed": uuid}  an index was deleted
-    -> {"ask": n, "processes": m}   how many processes answer searches now, and share limits and memory
+    -> {"ask": n, "processes": m}   the number of processes that answer searches now, and share limits and memory
     -> {"ask": n, "log": "info"}    which log lines to print (svcd.base.logs)
-    -> {"ask": n, "follow": "info"} which log events to send to the main process; "" for none
-    -> {"ask": n, "report": true}   report the searches under way here
-    -> {"ask": n, "usage": true}    report the usage figures counted here since the last time
+    -> {"ask": n, "follow": "info"} which log events to send to the main process; "" to send nothing
+    -> {"ask": n, "report": true}   report the running and waiting searches of the worker
+    -> {"ask": n, "usage": true}    report the usage figures that the worker has counted since the last report
     -> {"ask": n, "stop": seconds}  stop gracefully within this time
-    -> {"ask": n, "leave": seconds} as stop, but connections go on in the main process
+    -> {"ask": n, "leave": seconds} as stop, but the main process takes over the connections
     <- {"ask": n, ...}              the reply
-    <- {"ready": true}              once: it answers searches from now on
+    <- {"ready": true}              once: the worker answers searches from now on
     <- {"logged": [...]}            an event of the log, as the fields of logs.Event
     <- {"last_usage": {}}           before it ends: the usage figures since the last report
 
-A worker opens the files read-only, accepts connections from the shared sockets (with TLS it gets them from the main
-process), and hands those that ask for anything but a search to the main process (svcd.http.worker_sharing). It counts
-requests in memory that it shares with the main process (svcd.api.shared_traffic). It ends with the main process: at the end
-of its input, or killed by the kernel (parent-death signal).
+A worker opens the files read-only and accepts connections from the shared sockets (with TLS it gets them from the main
+process). It hands connections with other requests than searches to the main process (svcd.http.worker_sharing). It counts
+requests in memory shared with the main process (svcd.api.shared_traffic). It ends with the main process: at the end of its
+input, or killed by the kernel (parent-death signal).
 
-Threads: the main thread runs `server.serve()`; "svcd-commands" reads the input. Any may write; `_output_lock` keeps lines whole.
+Threads: the main thread runs `server.serve()`; "svcd-commands" reads the input. Any thread may write; `_output_lock` keeps lines
+whole.
 """
 from __future__ import annotations
 
@@ -81,7 +82,9 @@ class SearchWorker:
             make_reranker=serving.reranker(configuration.personalization_key, configuration.networks),
         ))
         app.share(configuration.processes)
-        peers = _peer_processes(configuration)
+        outgoing = [socket.socket(fileno=queue) for queue in configuration.outgoing]
+        incoming = socket.socket(fileno=configuration.incoming)
+        peers = PeerProcesses(configuration.number, LoadTable(configuration.load_table), incoming, outgoing, is_for_all)
         self._server = Server(
             app.answer, [socket.socket(fileno=listener) for listener in configuration.listeners], threads=configuration.threads,
             payload_limit=configuration.payload_limit, on_request=serving.log_request, on_error=serving.log_bug,
@@ -114,7 +117,7 @@ class SearchWorker:
         self._server.stop(grace_s)
 
     def handle(self, command: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Carry out a command; returns the reply."""
+        """Execute a command; return the reply."""
         reply: Mapping[str, Any] = {}
         for name, value in command.items():
             if name in self._handlers:
@@ -172,20 +175,14 @@ def _send_event(event: logs.Event) -> None:
     _write({"logged": event})
 
 
-def _peer_processes(configuration: WorkerConfiguration) -> PeerProcesses:
-    outgoing = [socket.socket(fileno=queue) for queue in configuration.outgoing]
-    incoming = socket.socket(fileno=configuration.incoming)
-    return PeerProcesses(configuration.number, LoadTable(configuration.load_table), incoming, outgoing, is_for_all)
-
-
 def _handle_commands(worker: SearchWorker) -> None:
     for line in sys.stdin.buffer:
         _write(worker.handle(json.loads(line)))
-    os._exit(0)  # end of input: the main process is gone
+    os._exit(0)  # end of input: the main process has ended
 
 
 def _write(message: Mapping[str, Any]) -> None:
-    """Write a line to the main process. If that is gone, this process is about to end, too."""
+    """Write a line to the main process. If that has ended, this process is about to end, too."""
     line = json.dumps(message, default=str).encode() + b"\n"
     try:
         with _output_lock:

@@ -1,10 +1,10 @@
-"""The search workers as the main process sees them: starts, restarts, commands, and stop.
+"""The main process' view of search workers: start, restart, commands, and stop.
 
-How many there are is decided by svcd.cli.search_processes. The commands and replies are described in svcd.cli.search_worker.
+svcd.cli.search_processes decides the number of workers. svcd.cli.search_worker describes the commands and replies.
 
-Threads: "svcd-search-worker-N", one for each worker, starts the process, reads what it writes, and lives longer than it (the
-kernel kills a worker when the thread that started it ends). The thread "svcd-search-workers" calls resize(), adapt() and stop();
-all other methods may be called from any thread. The `_lock` of a worker serializes what is sent to it.
+Threads: "svcd-search-worker-N", one for each worker, starts the process, reads its output, and outlives it (the kernel kills a
+worker when the thread that started it ends). The thread "svcd-search-workers" calls resize(), adapt() and stop(); any thread may
+call the other methods. The `_lock` of a worker serializes its commands.
 """
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ if TYPE_CHECKING:
     from svcd.instance.instance import Instance
 
 _MODULE = "svcd.cli.search_worker"
-# Seconds to wait for the reply to a command. A worker replies within a millisecond, unless a search keeps its interpreter.
+# Seconds to wait for the reply to a command. A worker replies within a millisecond, unless a search holds its interpreter lock.
 REPLY_S = 1.0
 # Seconds to wait until a worker that has just started takes the next cached answer.
 ANSWER_WAIT_S = 1.0
-# Seconds that the requests of a worker which is not needed any more may still take: a client may be slow to read its answer.
+# Seconds that the last requests of a superfluous worker may take: a client may be slow to read its response.
 LEAVE_S = 60.0
-# Seconds before a worker that ran for less than LONG_RUN_S is restarted, because what ended it may persist: the first
-# pause is doubled from failure to failure. A start takes a third of a second of processor time.
+# Seconds before a worker that ran for less than LONG_RUN_S is restarted, because the cause of its end may persist: each
+# failure doubles the pause. A start takes a third of a second of processor time.
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 LONG_RUN_S = 10.0
 
 
 class _Worker:
-    """One worker, over all its restarts. is_ready: it answers searches. has_answers: it was sent those that are cached."""
+    """One worker, over all its restarts. is_ready: it answers searches. has_answers: it has received the cached results."""
 
     def __init__(self, number: int, on_ready: Callable[[], None], on_last_usage: Callable[[State], None]) -> None:
-        """on_ready: called when it begins to answer searches; on_last_usage: with what it has counted when it ends."""
+        """on_ready: called when it begins to answer searches; on_last_usage: called with its counts when it ends."""
         self.number = number
         self.thread = threading.Thread()
         self.ending = threading.Event()  # it is not restarted
@@ -66,14 +66,14 @@ class _Worker:
         self._last_ask = 0
 
     def run(self, configure: Callable[[], WorkerConfiguration], lock_descriptor: int) -> int:
-        """Start the process and read what it writes until it ends; its exit status.
+        """Start the process, read its output until it ends, and return its exit status.
 
-        lock_descriptor: of the folder's lock.
+        lock_descriptor: the descriptor of the folder's lock.
         """
         with self._lock:
             if self.ending.is_set():
                 return 0
-            configuration = configure()  # with the lock held: later changes are sent as commands
+            configuration = configure()  # with the lock held: commands report later changes
             self._replies = queue.SimpleQueue()
             process = self._process = subprocess.Popen(
                 [sys.executable, "-m", _MODULE, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -82,13 +82,17 @@ class _Worker:
         assert process.stdout
         with process.stdout:
             for line in process.stdout:
-                if line.endswith(b"\n"):  # an incomplete line: it was killed while writing
+                if line.endswith(b"\n"):  # a killed worker may leave an incomplete line
                     self._receive(json.loads(line))
         self.is_ready = self.has_answers = False
         self._replies.put(None)
         with self._lock:
             self._process = None
-        self._close_input(process)
+        assert process.stdin
+        try:
+            process.stdin.close()
+        except BrokenPipeError:
+            pass
         return process.wait()
 
     def _receive(self, message: dict[str, Any]) -> None:
@@ -104,24 +108,27 @@ class _Worker:
             self._on_last_usage(message["last_usage"])
 
     def ask(self, command: Mapping[str, Any], timeout_s: float = REPLY_S) -> dict[str, Any] | None:
-        """Send a command; its reply, None if the worker is not running or does not reply in time."""
+        """Send a command and return the reply; None if the worker is not running or does not reply in time."""
         with self._lock:
             if not self._tell(command):
                 return None
             until = time.monotonic() + timeout_s
             while (left := until - time.monotonic()) > 0:
-                reply = self._next_reply(left)
+                try:
+                    reply = self._replies.get(timeout=left)
+                except queue.Empty:
+                    return None
                 if reply is None or reply["ask"] == self._last_ask:
                     return reply
             return None
 
     def tell(self, command: Mapping[str, Any]) -> None:
-        """Send a command, and do not wait for its reply."""
+        """Send a command without waiting for its reply."""
         with self._lock:
             self._tell(command)
 
     def end(self, command: Mapping[str, Any]) -> None:
-        """Make it end gracefully, and do not restart it. command: to stop or to leave."""
+        """Let it end gracefully without a restart. command: `stop` or `leave`."""
         with self._lock:
             self.ending.set()
             self._tell(command)
@@ -132,18 +139,12 @@ class _Worker:
             if self._process is not None:
                 self._process.kill()
 
-    def _next_reply(self, seconds: float) -> dict[str, Any] | None:
-        try:
-            return self._replies.get(timeout=seconds)
-        except queue.Empty:
-            return None
-
     def _tell(self, command: Mapping[str, Any]) -> bool:
         self._last_ask += 1
         return self._send(json.dumps({"ask": self._last_ask, **command}))
 
     def _send(self, line: str) -> bool:
-        """Write a line to the worker; False if it is not running. The caller holds the lock."""
+        """Write a line to the worker; returns False if it is not running. The caller holds the lock."""
         if self._process is None:
             return False
         assert self._process.stdin
@@ -154,18 +155,10 @@ class _Worker:
             return False
         return True
 
-    @staticmethod
-    def _close_input(process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin
-        try:
-            process.stdin.close()
-        except BrokenPipeError:
-            pass
-
 
 def keep_running(run: Callable[[], Mapping[str, Any]], stopping: threading.Event,
                  now: Callable[[], float] = time.monotonic) -> None:
-    """Run a worker, and again each time it ends, until `stopping` is set; each end is logged, and pauses grow.
+    """Run a worker, and restart it each time it ends, until `stopping` is set. Logs each end; pauses grow.
 
     run: returns when the worker has ended, with fields for the log; now: seconds.
     """
@@ -175,24 +168,21 @@ def keep_running(run: Callable[[], Mapping[str, Any]], stopping: threading.Event
         end = run()
         if stopping.is_set():
             return
-        pause_s = _next_pause_s(pause_s, now() - started)
+        ran_s = now() - started
+        pause_s = 0.0 if ran_s >= LONG_RUN_S else min(max(FIRST_PAUSE_S, 2 * pause_s), LONGEST_PAUSE_S)
         logs.warn("search worker ended unexpectedly; restarting it", **end, pause_s=pause_s)
         stopping.wait(pause_s)
 
 
-def _next_pause_s(last_pause_s: float, ran_s: float) -> float:
-    return 0.0 if ran_s >= LONG_RUN_S else min(max(FIRST_PAUSE_S, 2 * last_pause_s), LONGEST_PAUSE_S)
-
-
 class SearchWorkerPool:
-    """The search workers of a daemon, at most `most` of them; none at first.
+    """The search workers of a daemon, from none at first up to `most`.
 
-    on_change: called when a worker begins to answer searches, and when one has ended; adapt() is to be called then.
+    on_change: called when a worker begins to answer searches and when it has ended; the owner then calls adapt().
     """
 
     def __init__(self, config: Config, instance: Instance, server: Server, app: App, most: int,
                  on_change: Callable[[], None]) -> None:
-        """server, app: of the main process. Raises OSError without descriptors or memory."""
+        """server, app: the objects of the main process. Raises OSError without descriptors or memory."""
         processes = most + 1
         self._config, self._instance, self._server, self._app = config, instance, server, app
         self._on_change = on_change
@@ -205,8 +195,8 @@ class SearchWorkerPool:
         self._free_numbers = list(range(most, 0, -1))  # the lowest last
         self._used_numbers: set[int] = set()
         self._workers: list[_Worker] = []  # replaced as a whole, so that other threads may read it
-        self._processes = 1  # that answer searches
-        self._last_usages: list[State] = []  # of workers that have ended
+        self._processes = 1  # number of processes that answer searches
+        self._last_usages: list[State] = []  # counts of ended workers
         self._settings = {"log": "", "follow": ""}
         instance.on_features = self._broadcast_features
         instance.on_network = lambda: self.broadcast({"network": self._instance.stored_network})
@@ -214,37 +204,37 @@ class SearchWorkerPool:
         app.search_cache.publish, server.on_message = self._peers.send_to_all, app.search_cache.receive
         server.share(self._peers)
 
-    # How many there are
+    # The number of workers
 
     @property
     def size(self) -> int:
-        """How many workers run, without those that leave."""
+        """Return the number of running workers, without workers that are stopping."""
         return sum(not worker.ending.is_set() for worker in self._workers)
 
     @property
     def is_growing(self) -> bool:
-        """A worker is being started."""
+        """Return whether a worker is starting."""
         return not all(worker.is_ready or worker.ending.is_set() for worker in self._workers)
 
     @property
     def is_shrinking(self) -> bool:
-        """A worker leaves."""
+        """Return whether a worker is stopping."""
         return any(worker.ending.is_set() for worker in self._workers)
 
     def searches_under_way(self) -> int:
-        """How many searches all processes work on, or have waiting."""
+        """Return the number of running and waiting searches of all processes."""
         return self._app.searches.running + self._app.searches.waiting + self._peers.others_at_work()
 
     def resize(self, size: int) -> None:
-        """Start workers, or let some leave, until `size` run. While others leave there may be room for fewer."""
+        """Start or stop workers until `size` run; fewer while stopping workers still occupy the places."""
         while self.size < size and self._free_numbers and self._start(self._free_numbers[-1]):
             pass
         for worker in [worker for worker in self._workers if not worker.ending.is_set()][size:]:
-            logs.info("search worker is not needed any more", number=worker.number)
+            logs.info("search worker is no longer needed", number=worker.number)
             worker.end({"leave": LEAVE_S})
 
     def _start(self, number: int) -> bool:
-        """Start a worker with a free number; False if the system allows no more threads."""
+        """Start a worker with a free number; returns False if the system allows no more threads."""
         worker = _Worker(number, self._on_change, self._last_usages.append)
         worker.thread = threading.Thread(target=self._supervise, args=(worker,), name=f"svcd-search-worker-{number}")
         try:
@@ -265,7 +255,7 @@ class SearchWorkerPool:
             self._free_numbers.append(worker.number)
         for worker in self._workers:
             if worker.ending.is_set() and self._peers.is_absent(worker.number):
-                self._drain(worker.number)  # handed off just before it left
+                self._drain(worker.number)  # connections handed off just before its end
         processes = 1 + sum(worker.is_ready for worker in self._workers)
         if processes != self._processes:
             self._processes = processes
@@ -275,13 +265,9 @@ class SearchWorkerPool:
         for worker in self._workers:
             if worker.is_ready and not worker.has_answers:
                 worker.has_answers = True
-                self._send_answers(worker.number)
-
-    def _send_answers(self, number: int) -> None:
-        """Send a worker the cached answers, as far as it takes them."""
-        for message in self._app.search_cache.messages():
-            if not self._peers.send(number, message, ANSWER_WAIT_S):
-                return
+                for message in self._app.search_cache.messages():
+                    if not self._peers.send(worker.number, message, ANSWER_WAIT_S):
+                        break
 
     def stop(self, grace_s: float) -> None:
         """Stop all workers within this time, then the server, and return when the workers have ended."""
@@ -292,41 +278,42 @@ class SearchWorkerPool:
             worker.thread.join(max(0.0, until - time.monotonic()) + REPLY_S)
             worker.kill()
             worker.thread.join()
-        # Last: until now the workers handed off requests that only this process answers.
+        # Last, because the workers have handed off requests that only this process answers.
         self._server.stop(max(REPLY_S, until - time.monotonic()))
 
     def close(self) -> None:
-        """Close what the processes share, once the server has ended."""
+        """Close the shared sockets and memory, after the server has ended."""
         for sock in (*self._incoming, *self._outgoing):
             sock.close()
         os.close(self._load_table)
         os.close(self._counters)
 
-    # What they are told, and what they report
+    # Commands and reports
 
     def reports(self) -> list[Report]:
-        """The traffic of all workers there were, and the searches of those that run."""
+        """Return the traffic of all workers since the start, and the searches of running workers."""
         running = {worker.number: worker.ask({"report": True}) or {} for worker in self._workers}
-        return [self._report(number, running.get(number, {})) for number in sorted(self._used_numbers)]
-
-    def _report(self, number: int, now: Mapping[str, int]) -> Report:
-        counters = SharedTraffic(self._region(number))
-        return Report(counters.as_json(), now.get("running", 0), now.get("waiting", 0))
+        reports = []
+        for number in sorted(self._used_numbers):
+            counters = SharedTraffic(self._counter_memory[number * REGION_BYTES:(number + 1) * REGION_BYTES])
+            now = running.get(number, {})
+            reports.append(Report(counters.as_json(), now.get("running", 0), now.get("waiting", 0)))
+        return reports
 
     def usages(self) -> list[State]:
-        """What the workers have counted for the usage report since the last call."""
+        """Return the counts of the workers for the usage report since the last call."""
         replies = [worker.ask({"usage": True}) for worker in self._workers]
         ended = [self._last_usages.pop() for _ in range(len(self._last_usages))]
         return [*ended, *(reply["usage"] for reply in replies if reply is not None)]
 
     def _broadcast_features(self) -> None:
-        """Returns when all workers know: a change of features applies to every search that follows its response."""
+        """Return when all workers know: a change of features applies to every search after its response."""
         self.broadcast({"features": self._instance.features()})
 
     def broadcast(self, command: Mapping[str, Any]) -> None:
         """Send a command to all workers (svcd.cli.search_worker)."""
         for name in self._settings.keys() & command.keys():
-            self._settings[name] = command[name]  # also for workers that are started later
+            self._settings[name] = command[name]  # also for workers that start later
         for worker in self._workers:
             worker.ask(command)
 
@@ -340,26 +327,20 @@ class SearchWorkerPool:
             self._on_change()
 
     def _run_once(self, worker: _Worker) -> dict[str, Any]:
-        """Run a worker until it ends; how it ended, as fields for the log."""
+        """Run a worker until it ends; return the fields of its log line."""
         try:
             status = worker.run(lambda: self._configuration(worker.number), self._instance.lock_descriptor)
             return {"number": worker.number, "status": status}
-        except OSError as failure:  # no process could be started; it may work later
+        except OSError as failure:  # the process could not be started; a later start may work
             return {"number": worker.number, "failure": failure}
         finally:
-            self._take_over_connections(worker.number)
+            self._peers.mark_absent(worker.number)
+            self._drain(worker.number)
             self._on_change()
 
-    def _take_over_connections(self, number: int) -> None:
-        """Serve the connections that were handed off to a worker that has ended."""
-        self._peers.mark_absent(number)
-        self._drain(number)
-
     def _drain(self, number: int) -> None:
+        """Serve the connections that were handed off to a worker that has ended."""
         HandoffQueue(self._incoming[number], self._server).drain()
-
-    def _region(self, number: int) -> memoryview:
-        return self._counter_memory[number * REGION_BYTES:(number + 1) * REGION_BYTES]
 
     def _configuration(self, number: int) -> WorkerConfiguration:
         config = self._config

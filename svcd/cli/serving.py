@@ -1,4 +1,4 @@
-"""What all processes that answer requests have in common: limits derived from the options, log lines of requests, TLS, the
+"""Common parts of all processes that answer requests: limits derived from the options, log lines of requests, TLS, the
 configuration that the main process passes to search workers, and the gate that holds requests during the start.
 
 Explained in docs/http.md#threads and #worker-processes.
@@ -49,34 +49,34 @@ MAX_LARGE_ANSWERS = 128
 MAX_FILES = 65536
 # Descriptors (pipes, sockets) that the main process holds for each indexing process and each search worker.
 PER_WRITER, PER_SEARCH_WORKER = 2, 4
-# Calls of other instances have the deadline of their request alone, which the operator sets.
+# Calls of other instances have only the deadline of their request, which the operator sets.
 _MOST_WAIT_S = 86_400.0
-# How long a search runs alone in its process before the next may start: longer than nearly every search takes, too short
+# The time that a search runs alone in its process before the next may start: longer than nearly every search takes, too short
 # to be noticed.
 HEAD_START_S = 0.02
-# Objects that may be made, less those that are freed, before Python looks for cycles among the youngest.
+# New objects, less freed objects, before Python looks for cycles among the youngest objects.
 _COLLECT_AFTER = 10_000
-# How long a thread waits until one that computes lets it run. A search waits so after each step of SQLite: with the 5 ms of
-# Python a dozen of them took 60 ms beside another thread that computes, or that makes a large answer.
+# The time until a computing thread lets a waiting thread run. A search waits after each step of SQLite: with Python's 5 ms a
+# dozen steps took 60 ms beside a thread that computes or makes a large response.
 _SWITCH_S = 0.0005
-# With --search-workers auto: the memory that there must be for each worker, of a part of all memory, and the part of the
-# descriptors that workers may take.
+# With --search-workers auto: the memory that each worker needs, the part of all memory that workers may take, and their part of
+# the descriptors.
 BYTES_PER_WORKER, MEMORY_PART, DESCRIPTOR_PART = 64 << 20, 4, 32
 
 
 def parallel_searches(config: Config) -> int:
-    """The limit of searches that run at once, in all processes together."""
+    """Return the maximum number of concurrent searches of all processes."""
     return config.experimental_nb_searches_per_core * machine.cores()
 
 
 def threads(config: Config) -> int:
-    """The limit of threads that answer requests in one process: running and waiting searches, streams, waits, others."""
+    """Return the maximum number of request threads of one process: running and waiting searches, streams, waits, others."""
     waiting = min(config.experimental_search_queue_size, MAX_WAITING_THREADS)
     return parallel_searches(config) + waiting + MAX_STREAMS + MAX_WAITING_WRITES + OTHER_THREADS
 
 
 def reports_usage(config: Config) -> bool:
-    """Is a usage report sent? Only with --analytics-url, and without --no-analytics."""
+    """Return whether svcd sends a usage report: only with --analytics-url, and without --no-analytics."""
     return bool(config.analytics_url) and not config.no_analytics
 
 
@@ -203,13 +203,14 @@ def server_context(config: Config) -> ssl.SSLContext | None:
 
 @dataclass(frozen=True)
 class WorkerConfiguration:
-    """What the main process sends to a search worker at its start; sockets and memory are inherited descriptors.
+    """The message of the main process to a search worker at its start; sockets and memory are inherited descriptors.
 
-    number: of the worker, from 1; listeners: sockets that listen, none with TLS; load_table, incoming, outgoing: see
+    number: number of the worker, from 1; listeners: listening sockets, empty with TLS; load_table, incoming, outgoing: see
     svcd.http.worker_sharing; counters: shared memory, with a region for each process (svcd.api.shared_traffic).
-    processes: that answer searches now. log_targets: what POST /logs/stderr has set, followed: what a client of
-    /logs/stream follows, "" if nothing. counts_usage: for the usage report. search_memory, embedding_cache: the options.
-    networks: see allowed_networks(). network: as Network.as_json(), None for none. personalization_key: the option, a secret.
+    processes: number of processes that answer searches now. log_targets: targets set by POST /logs/stderr, followed: targets of
+    the client of /logs/stream, "" by default. counts_usage: count for the usage report. search_memory, embedding_cache: the
+    options. networks: see allowed_networks(). network: from Network.as_json(), or None. personalization_key: the option, a
+    secret.
     """
 
     number: int
@@ -244,14 +245,14 @@ class WorkerConfiguration:
         return [*self.listeners, self.load_table, self.incoming, *self.outgoing, self.counters]
 
     def as_json(self) -> str:
-        """One line."""
+        """Return one line of JSON."""
         return json.dumps(asdict(self))
 
 
 class StartupGate:
     """Passes each request to the application once it is loaded; until then it answers `/health` and holds all others.
 
-    So a daemon listens before it has loaded the two thirds of its code that only requests need.
+    So a daemon listens before it has loaded two thirds of its code, which only requests need.
     Threads: request threads call `answer`; the loading thread calls `open`, once.
     """
 
@@ -266,16 +267,13 @@ class StartupGate:
         self._is_open.set()
 
     def answer(self, request: Request) -> Response:
-        """The response to a request; blocks until the application is loaded, except for `/health`."""
+        """Answer a request; blocks until the application is loaded, except for `/health`."""
         application = self._application
         if application is None:
             if request.method == "GET" and request.segments == ("health",):
                 return Response(200, AVAILABLE)
-            application = self._wait_for_application()
+            self.wanted.set()
+            self._is_open.wait()
+            application = self._application
+            assert application is not None
         return application(request)
-
-    def _wait_for_application(self) -> Callable[[Request], Response]:
-        self.wanted.set()
-        self._is_open.wait()
-        assert self._application is not None
-        return self._application

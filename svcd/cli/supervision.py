@@ -1,7 +1,7 @@
-"""What the main thread looks after once a second while the daemon serves: the watchdog, reloads, and the exit when idle.
+"""Once a second the main thread supervises the daemon: the watchdog, reloads, and the exit when idle.
 
-The watchdog is pinged only after a request for /health has gone the way of all requests, from the poller through a request
-thread to the answer (docs/systemd.md#watchdog). So a daemon whose main thread or request threads hang is started again.
+The watchdog is pinged only after a request for /health has passed through the poller and a request thread like any request
+(docs/systemd.md#watchdog). So systemd restarts a daemon whose main thread or request threads hang.
 
 Threads: the main thread calls look() and receives the signal; any thread calls set_ready().
 """
@@ -23,7 +23,7 @@ from svcd.http.server import Server
 
 _PROBE = b"GET /health HTTP/1.1\r\nHost: svcd\r\nConnection: close\r\n\r\n"
 _GOOD_ANSWER = b"HTTP/1.1 200 "
-# So many probes fall into the time after which systemd restarts the daemon.
+# Probes in the interval after which systemd restarts the daemon.
 _PROBES_PER_INTERVAL = 3
 RELOAD_SIGNAL = signal.SIGHUP
 RELOADABLE = "log_level"
@@ -32,7 +32,7 @@ RELOADABLE = "log_level"
 class ReloadRequest:
     """Handles SIGHUP within a `with` block: is_there becomes true.
 
-    With a controlling terminal SIGHUP keeps its meaning: the terminal is gone, and the daemon ends with it.
+    With a controlling terminal SIGHUP keeps its meaning: the terminal has closed, and the daemon ends.
     """
 
     def __init__(self) -> None:
@@ -61,16 +61,16 @@ def _has_terminal() -> bool:
 
 
 class Watchdog:
-    """Pings systemd after each request for /health that the server has answered; at most one is under way."""
+    """Pings systemd after each answered request for /health; at most one request is in progress."""
 
     def __init__(self, manager: ServiceManager, server: Server) -> None:
         self._manager = manager
         self._server = server
         self._next_at = 0.0
-        self._answer: socket.socket | None = None  # where the answer to the request under way arrives
+        self._answer: socket.socket | None = None  # receives the response to the request in progress
 
     def look(self, now: float) -> None:
-        """Ping if an answer has come; send the next request if it is time. now: monotonic seconds."""
+        """Ping after a response; send the next request if it is time. now: monotonic seconds."""
         if self._answer is not None and self._has_answered(self._answer):
             self._answer.close()
             self._answer = None
@@ -89,23 +89,23 @@ class Watchdog:
             return False
 
     def close(self) -> None:
-        """Drop the request under way."""
+        """Drop the request in progress."""
         if self._answer is not None:
             self._answer.close()
 
 
 class IdleTime:
-    """How long nothing has happened."""
+    """Measures how long the daemon has been idle."""
 
     def __init__(self, server: Server, has_work: Callable[[], bool]) -> None:
-        """has_work: there is something to do without a connection; asked only when there was none for long."""
+        """has_work: returns whether tasks or notices are waiting; called only after a long time without connections."""
         self._server = server
         self._has_work = has_work
         self._accepted = -1  # the first look counts as use: before it the daemon was not ready
         self._busy_at = 0.0
 
     def exceeds(self, seconds: float, now: float) -> bool:
-        """No connection for so many seconds, and nothing to do. now: monotonic seconds."""
+        """Return whether the daemon has had no connection and no work for `seconds`. now: monotonic seconds."""
         accepted = self._server.accepted
         if accepted != self._accepted or self._server.has_connections:
             self._accepted, self._busy_at = accepted, now
@@ -118,12 +118,12 @@ class IdleTime:
 
 
 class Supervision:
-    """Looks after one daemon: tells systemd its states, and does what is due each second."""
+    """Supervises one daemon: reports its states to systemd, and acts once a second."""
 
     def __init__(self, config: Config, manager: ServiceManager, server: Server, reload_request: ReloadRequest, *,
                  reload: Callable[[], Config], has_work: Callable[[], bool], stop: Callable[[], None],
                  set_log_level: Callable[[str], None]) -> None:
-        """reload: loads the configuration again; raises ConfigError. has_work: there are tasks to run or notices to deliver.
+        """reload: loads the configuration again; raises ConfigError. has_work: returns whether tasks or notices are waiting.
 
         stop: begins the stop of the daemon. set_log_level: sets the level in all processes.
         """
@@ -136,17 +136,17 @@ class Supervision:
         self._is_ready = self._is_stopping = False
 
     def set_ready(self, status: str) -> None:
-        """The daemon answers every request from now on."""
+        """Report that the daemon answers every request from now on."""
         self._manager.send("READY=1", f"STATUS={status}")
         self._is_ready = True
 
     def set_stopping(self) -> None:
-        """The stop begins."""
+        """Report the beginning of the stop."""
         self._is_stopping = True
         self._manager.send("STOPPING=1", "STATUS=stopping")
 
     def look(self) -> None:
-        """Do what is due; to be called once a second."""
+        """Ping, reload or exit, if it is time; called once a second."""
         if not self._is_ready or self._is_stopping:
             return
         now = time.monotonic()
@@ -160,30 +160,28 @@ class Supervision:
             self._stop()
 
     def close(self) -> None:
-        """Release what is open, once the server has stopped."""
+        """Release the watchdog's connection after the server has stopped."""
         if self._watchdog is not None:
             self._watchdog.close()
 
     def _reload_now(self) -> None:
         self._manager.send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
-            self._apply(self._reload())
+            config = self._reload()
+            self._set_log_level(config.log_level)
+            logs.info("reloaded", log_level=config.log_level, source=config.where(RELOADABLE))
+            waiting = [option.flag for option in OPTIONS
+                       if option.name != RELOADABLE and _is_changed(option.name, self._config, config)]
+            if waiting:
+                logs.warn("other options have changed and need a restart", options=", ".join(waiting))
         except ConfigError as wrong:
             logs.error("reload failed; nothing has changed", reason=str(wrong))
         finally:
             self._manager.send("READY=1")
 
-    def _apply(self, config: Config) -> None:
-        self._set_log_level(config.log_level)
-        logs.info("reloaded", log_level=config.log_level, source=config.where(RELOADABLE))
-        waiting = [option.flag for option in OPTIONS
-                   if option.name != RELOADABLE and _is_changed(option.name, self._config, config)]
-        if waiting:
-            logs.warn("other options have changed and need a restart", options=", ".join(waiting))
-
 
 def _is_changed(name: str, before: Config, after: Config) -> bool:
-    """Has the value that was given changed? Defaults may depend on the machine, and do not count."""
+    """Return whether the given value has changed. Defaults do not count, because they may depend on the machine."""
     is_given = DEFAULT not in (before.source(name), after.source(name))
     is_given |= before.source(name) != after.source(name)
     return is_given and getattr(before, name) != getattr(after, name)

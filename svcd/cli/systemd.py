@@ -1,7 +1,7 @@
-"""What systemd and svcd tell each other (docs/systemd.md): sockets that systemd has opened, states of the daemon, the watchdog.
+"""The messages between systemd and svcd (docs/systemd.md): sockets that systemd has opened, states of the daemon, the watchdog.
 
-Both ways are plain: descriptors from 3 on, counted in the environment, and datagrams to the socket of $NOTIFY_SOCKET.
-The variables are removed when they have been read, because they are not meant for the processes that svcd starts.
+systemd passes descriptors from 3 on and their number in the environment; svcd sends datagrams to the socket of $NOTIFY_SOCKET.
+svcd removes the variables after reading them, because they are not meant for the processes that it starts.
 """
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _MICROSECONDS = 1_000_000
 
 
 class UnusableSocket(RuntimeError):
-    """A socket that was passed is not one that svcd can listen on."""
+    """svcd cannot listen on a passed socket."""
 
 
 def passed_sockets(environ: MutableMapping[str, str]) -> list[socket.socket]:
-    """The listening sockets that were passed to this process, none if there are none. Raises UnusableSocket.
+    """Return the listening sockets that systemd has passed to this process. Raises UnusableSocket.
 
-    They stay open with systemd when this process ends: connections that were not accepted wait for the next one.
+    systemd keeps them open when this process ends: connections that it has not accepted wait for the next process.
     """
     process, count = environ.pop("LISTEN_PID", ""), environ.pop("LISTEN_FDS", "")
     environ.pop("LISTEN_FDNAMES", None)
@@ -43,9 +43,9 @@ def _listening(descriptor: int) -> socket.socket:
 
 
 class ServiceManager:
-    """systemd as seen from a service; without it nothing is sent.
+    """The connection to systemd; without systemd it sends nothing.
 
-    watchdog_s: seconds within which ping() is expected again and again; None if it is not.
+    watchdog_s: maximum seconds between two pings; None without a watchdog.
     """
 
     def __init__(self, environ: MutableMapping[str, str]) -> None:
@@ -55,7 +55,7 @@ class ServiceManager:
         self.watchdog_s = int(interval) / _MICROSECONDS if is_watched else None
 
     def send(self, *assignments: str) -> None:
-        """Send assignments such as READY=1, as of sd_notify(3). What cannot be sent is dropped: nobody listens."""
+        """Send assignments such as READY=1 (sd_notify(3)). Errors are ignored: nobody listens."""
         if not self._address:
             return
         # An address that begins with @ is in the abstract namespace, where it begins with a zero byte.

@@ -1,7 +1,7 @@
-"""The parts that a daemon starts after it listens, made from the options: application, runner, webhook delivery, schedule of
-snapshots, usage report; and what is logged at the end of each batch.
+"""Make the parts that a daemon starts after it listens from the options: application, runner, webhook delivery, schedule of
+snapshots, usage report. Log the end of each batch.
 
-Imported late, in a thread of its own (svcd.cli.daemon): it loads nearly all code, which a start need not wait for.
+A thread of svcd.cli.daemon imports this module, which loads nearly all code, so that the start need not wait for it.
 """
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _when(may_send: Callable[[], bool], send: Send) -> Send:
 
 
 def _sender(config: Config) -> Send:
-    """The function that posts a usage report; the HTTP client is loaded with the first one."""
+    """Return the function that posts a usage report; the first report loads the HTTP client."""
     clients: list[Client] = []
 
     def send(address: str, content: bytes) -> None:
@@ -188,17 +188,17 @@ def snapshots(config: Config, instance: Instance, is_ours: Callable[[], bool] = 
 
 
 def indexing_threads(config: Config) -> int:
-    """How many processes may index at once, those that analyze documents for others included."""
+    """Return the maximum number of indexing processes, including processes that analyze documents for others."""
     return config.max_indexing_threads or machine.cores()
 
 
 def import_budget(config: Config) -> MemoryBudget:
-    """The memory budget of the single indexing process of an import, and of the one that analyzes documents for it."""
+    """Return the memory budget of the indexing process of an import, and of the process that analyzes documents for it."""
     return memory_budget(config.max_indexing_memory, min(2, indexing_threads(config)))
 
 
 def memory_budget(memory: int | None, workers: int) -> MemoryBudget:
-    """The budget of each of the `workers` indexing processes, so that all stay within `memory` bytes; None: no limit."""
+    """Return the budget of each of `workers` indexing processes, so that all stay within `memory` bytes; None: no limit."""
     full = MemoryBudget()
     if memory is None:
         return full
@@ -208,25 +208,21 @@ def memory_budget(memory: int | None, workers: int) -> MemoryBudget:
 
 
 def _batch_ended(batch: Batch, tasks: Sequence[Task], locales: LocaleWarnings, on_batch: Callable[[], None]) -> None:
-    _log_batch(batch, tasks)
-    locales.check(tasks)
-    on_batch()
-
-
-def _log_batch(batch: Batch, tasks: Sequence[Task]) -> None:
     ended = batch.finished_at or batch.started_at
     logs.batch(
         batch.uid, kind=",".join(sorted({task.kind for task in tasks})),
         index_uid=",".join(sorted({task.index_uid for task in tasks if task.index_uid})) or None, tasks=len(tasks),
         failed=sum(task.status == FAILED for task in tasks), seconds=(ended - batch.started_at) / quantities.SECOND,
     )
+    locales.check(tasks)
+    on_batch()
 
 
 # Word lists that are not installed (docs/text-analysis.md#segmentation-with-word-lists)
 
 
 def log_missing_lists() -> None:
-    """Log which word lists are not installed: one line, no warning, because most instances have no such text."""
+    """Log the word lists that are not installed: one line, not a warning, because most instances do not need them."""
     if languages := segmenters.missing():
         logs.info("word lists not installed; text in these languages is segmented coarsely", languages=", ".join(languages),
                   get=INSTALL_WORD_LISTS)
@@ -244,15 +240,13 @@ class LocaleWarnings:
         for task in tasks:
             for locale in _locales(task):
                 name = segmenters.list_of(locale)
-                if name and not segmenters.is_installed(name) and self._is_new(name):
+                if not name or segmenters.is_installed(name):
+                    continue
+                with self._lock:
+                    is_new = name not in self._warned
+                    self._warned.add(name)
+                if is_new:
                     _warn(task.index_uid, locale, name)
-
-    def _is_new(self, name: str) -> bool:
-        with self._lock:
-            if name in self._warned:
-                return False
-            self._warned.add(name)
-            return True
 
 
 def _locales(task: Task) -> Iterator[str]:
@@ -265,6 +259,6 @@ def _locales(task: Task) -> Iterator[str]:
 
 def _warn(index_uid: str | None, locale: str, name: str) -> None:
     language = segmenters.language_of(name)
-    get = {"get": INSTALL_WORD_LISTS} if language else {}  # the other lists are in no package
+    get = {"get": INSTALL_WORD_LISTS} if language else {}  # no package contains the other lists
     logs.warn("settings name a locale whose word list is not installed: its text is segmented coarsely, so searches "
               "find other documents than with the list", locale=locale, language=language or name, index_uid=index_uid, **get)

@@ -49,9 +49,8 @@ def backup_command(context: click.Context, target: Path, keep: int | None, url: 
         bar.end()
         made = [each for each in snapshots.glob(f"*{SUFFIX}") if each.stat().st_mtime >= begun - 1]
         if not made:
-            raise CommandFailed(f"the daemon made a snapshot, but not in {snapshots}: give this command the --snapshot-dir of the
-            "
-                                "daemon (svcd --snapshot-dir PATH backup FOLDER)")
+            raise CommandFailed(f"the daemon made a snapshot, but not in {snapshots}: give this command the --snapshot-dir of "
+                                "the daemon (svcd --snapshot-dir PATH backup FOLDER)")
         path = _copied(max(made, key=lambda each: each.stat().st_mtime_ns), target)
     backups = sorted(target.glob(f"svcd-*{SUFFIX}"), key=lambda each: each.stat().st_mtime_ns)
     removed = backups[:-keep] if keep else []
@@ -81,15 +80,6 @@ def _source(context: click.Context, url: str | None, key: str | None, folder: Pa
             yield own, Path(snapshots)
 
 
-def _newest(folder: Path, begun: float) -> Path:
-    """The snapshot that was made just now."""
-    found = [path for path in folder.glob(f"*{SUFFIX}") if path.stat().st_mtime >= begun - 1]
-    if not found:
-        raise CommandFailed(f"the daemon made a snapshot, but not in {folder}: give this command the --snapshot-dir of the "
-                            "daemon (svcd --snapshot-dir PATH backup FOLDER)")
-    return max(found, key=lambda path: path.stat().st_mtime_ns)
-
-
 def _copied(snapshot: Path, folder: Path) -> Path:
     """Copy a snapshot to a name with the time; a file with such a name is complete and on disk."""
     path = folder / f"svcd-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}{SUFFIX}"
@@ -104,14 +94,6 @@ def _copied(snapshot: Path, folder: Path) -> Path:
         partial.unlink(missing_ok=True)
     sync_folder(folder)
     return path
-
-
-def _removed(folder: Path, keep: int) -> list[Path]:
-    backups = sorted(folder.glob(f"svcd-*{SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
-    surplus = backups[:-keep]
-    for path in surplus:
-        path.unlink()
-    return surplus
 
 
 @click.command("restore", help=RESTORE)

@@ -36,8 +36,8 @@ JOIN = (
     "svcd --cluster URL --node-name NAME cluster join. The start of the daemon does the same. No daemon may have the folder open."
 )
 DRAIN = (
-    "Let another node lead, and wait until it does. You can then stop this node, and no write has to wait for a new leader. Until
-    " "then the node still accepts reads and writes. A start or --undo lets it lead again."
+    "Let another node lead, and wait until it does. You can then stop this node, and no write has to wait for a new leader. "
+    "Until then the node still accepts reads and writes. A start or --undo lets it lead again."
 )
 VERIFY = (
     "Wait until no task is waiting and all live nodes have the same hash, of the same last task, for every index. If they "

@@ -141,7 +141,7 @@ def opened(context: click.Context, url: str | None, key: str | None, folder: Pat
     """Yield the instance that the options name. Raises CommandFailed, ConfigError."""
     if folder is not None:
         if url or key:
-            raise CommandFailed("--folder starts its own daemon: omit --url and --key", MISUSED)
+            raise CommandFailed("--folder starts its own daemon: leave out --url and --key", MISUSED)
         with started(folder) as instance:
             yield instance
         return

@@ -98,12 +98,3 @@ def repair(folder: Path, uuid: str, primary_key: str | None,
     for place in (aside, path.parent):
         sync_folder(place)
     return lost, kept
-
-
-def _copied(path: Path, copy: Path) -> Path:
-    """A copy of what is committed; of the files as they are where SQLite does not read so much of them."""
-    try:
-        copy_file(path, copy)
-    except sqlite3.Error:
-        copy.write_bytes(path.read_bytes())
-    return copy

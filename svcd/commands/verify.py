@@ -41,9 +41,8 @@ ABOUT = (
 
 @click.command("verify", help=ABOUT)
 @click.option("--folder", type=click.Path(path_type=Path), help="The data folder.")
-@click.option("--full", is_flag=True,
-              help="Also compare the files and tables with each other; large indexes take minutes, and the disk space of two
-              copies.")
+@click.option("--full", is_flag=True, help="Also compare the files and tables with each other; large indexes take minutes, and "
+                                           "the disk space of two copies.")
 @click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_context
 def command(context: click.Context, folder: Path | None, full: bool, is_json: bool) -> int:
@@ -204,7 +203,7 @@ def _derived_faults(path: Path, work: Path) -> Iterator[str]:
 
 
 def _set_faults(connection: sqlite3.Connection) -> Iterator[str]:
-    """Compare the updated precomputed postings with postings rebuilt from FTS5; those of pairs must be complete."""
+    """Compare the updated precomputed postings with postings rebuilt from FTS5; the postings of pairs must be complete."""
     docids = DocIds([docid for (docid,) in connection.execute("SELECT docid FROM documents")])
     if len(docids) < LEAST_DOCUMENTS:
         return

@@ -1,7 +1,7 @@
-"""Compiler: turns a syntax tree into nested Python functions, each of which takes the frame of its call.
+"""Compile a syntax tree into nested Python functions; each takes the frame of its call.
 
-Names are resolved to frame slots here (`syntax.Scope`), before anything runs. Values that are stored are copied
-(Interpreter.copied), so that no two variables share one; every operation, statement, loop turn and call is charged.
+The compiler resolves names to frame slots (`syntax.Scope`) before anything runs. Stored values are copied (Interpreter.copied),
+so that no two variables share a value; every operation, statement, loop turn and call is charged.
 """
 from __future__ import annotations
 
@@ -205,19 +205,25 @@ class Compiler:
         return lambda frame: (run(frame), None)
 
     def steps(self, links: Sequence[syntax.Link]) -> list[chains.Step]:
-        return [self._step(link) for link in links]
-
-    def _step(self, link: syntax.Link) -> chains.Step:
-        at, is_safe, runtime = link.position, link.is_safe, self.runtime
-        if isinstance(link, syntax.Member):
-            return chains.member(at, is_safe, link.name, runtime)
-        if isinstance(link, syntax.Index):
-            return chains.index(at, is_safe, self.compile(link.index), runtime)
-        assert isinstance(link, syntax.Method)
-        return chains.method(at, is_safe, link.name, self.compile_all(link.arguments), runtime)
+        steps, runtime = [], self.runtime
+        for link in links:
+            at, is_safe = link.position, link.is_safe
+            if isinstance(link, syntax.Member):
+                steps.append(chains.member(at, is_safe, link.name, runtime))
+            elif isinstance(link, syntax.Index):
+                steps.append(chains.index(at, is_safe, self.compile(link.index), runtime))
+            else:
+                assert isinstance(link, syntax.Method)
+                steps.append(chains.method(at, is_safe, link.name, self.compile_all(link.arguments), runtime))
+        return steps
 
     def call(self, node: syntax.Call) -> Body:
-        run = self._special(node) or self._call_by_name(node, self.compile_all(node.arguments))
+        if coder := _SPECIAL.get((node.name, len(node.arguments))):
+            run = coder(self, node)
+        elif node.name == "call" and node.arguments:
+            run = self._call_of(node)
+        else:
+            run = self._call_by_name(node, self.compile_all(node.arguments))
         step, position = self.runtime.step, node.position
 
         def charged(frame: Frame) -> Value:
@@ -228,12 +234,6 @@ class Compiler:
                 raise error.at(position) from None
 
         return charged
-
-    def _special(self, node: syntax.Call) -> Body | None:
-        coder = _SPECIAL.get((node.name, len(node.arguments)))
-        if coder:
-            return coder(self, node)
-        return self._call_of(node) if node.name == "call" and node.arguments else None
 
     def _call_by_name(self, node: syntax.Call, arguments: Sequence[Body]) -> Body:
         """Compile a call by name: a function of the script, else of a variable, else a builtin."""
@@ -246,7 +246,7 @@ class Compiler:
         return self._builtin_call(node, arguments)
 
     def _variable_call(self, node: syntax.Call, arguments: Sequence[Body]) -> Body:
-        """Compile a call of a variable, which may hold a function pointer; if not, a builtin of that name is called."""
+        """Compile a call of a variable; at run time it calls the function pointer in the variable, or a builtin of that name."""
         find, runtime = self.cell(syntax.Variable(node.position, node.name)), self.runtime
         builtin = self._builtin_call(node, arguments)
 
@@ -259,7 +259,7 @@ class Compiler:
         return run
 
     def _builtin_call(self, node: syntax.Call, arguments: Sequence[Body]) -> Body:
-        """Compile the call of a builtin; a variable as its first argument is modified as by a method call."""
+        """Compile the call of a builtin, which may modify a variable in its first argument, like a method call."""
         runtime, name = self.runtime, node.name
         if not node.arguments or not isinstance(node.arguments[0], syntax.Variable):
             return lambda frame: runtime.call(name, [each(frame) for each in arguments])
@@ -309,7 +309,7 @@ class Compiler:
         return run
 
     def _is_variable(self, node: syntax.Call) -> Body:
-        """`is_def_var("name")`: is such a variable visible here and defined?"""
+        """Compile `is_def_var("name")`: whether such a variable is visible here and defined."""
         name, visible, runtime = self.compile(node.arguments[0]), self.scope.visible(), self.runtime
 
         def run(frame: Frame) -> bool:
@@ -346,7 +346,7 @@ class Compiler:
             return self._sequence(node.statements)
 
     def _sequence(self, statements: Sequence[Node]) -> Body:
-        """Compile statements in a row; the value is that of the last. Errors without a position get that of the statement."""
+        """Compile a sequence of statements with the value of the last one. Errors without a position get the statement's."""
         runs = [(self.compile(statement), statement.position) for statement in statements]
         step = self.runtime.step
 
@@ -513,7 +513,7 @@ class Compiler:
         return run
 
     def _join(self, operator: str) -> Callable[[Value, chains.Place, Value], Value]:
-        """The operator of `+=` and the like: strings, arrays and maps are appended to in place, else it is applied."""
+        """Return the operator of an assignment such as `+=`; it appends to strings, arrays and maps in place."""
         runtime, in_place = self.runtime, f"{operator}="
 
         def join(held: Value, place: chains.Place, value: Value) -> Value:
@@ -584,7 +584,7 @@ class Compiler:
 
 
 def _bind_captured(body: Body, inner: Scope, frame: Frame) -> Body:
-    """The body of a closure that puts the cells of captured variables into its frame first."""
+    """Return the body of a closure that first puts the cells of captured variables into its frame."""
     shared = []
     for outer, slot, name, position in inner.captures:
         if frame[outer] is None:
@@ -602,7 +602,7 @@ def _bind_captured(body: Body, inner: Scope, frame: Frame) -> Body:
 
 
 def _run_body(body: Body, frame: Frame) -> bool:
-    """Run the body of a loop once; False if `continue` ended it."""
+    """Run the body of a loop once; return False if `continue` ended it."""
     try:
         body(frame)
     except _ContinueSignal:
@@ -611,7 +611,7 @@ def _run_body(body: Body, frame: Frame) -> bool:
 
 
 def _caught_value(error: FunctionError) -> Value:
-    """The value of the `catch` variable: the one thrown, or an object map with message, line and position."""
+    """Return the value of the `catch` variable: the thrown value, or an object map with message, line and position."""
     if error.has_thrown:
         return error.thrown
     place = {"line": error.position.line, "position": error.position.column} if error.position else {}

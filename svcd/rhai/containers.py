@@ -88,7 +88,7 @@ def _pad(runtime: Runtime, array: Array, length: int, element: Value) -> None:
 
 
 def _cut(runtime: Runtime, array: Array, first: int, last: int, keeps: bool = False) -> Array:
-    """Remove a slice of an array, or all but the slice (keeps); returns what was removed."""
+    """Remove a slice of an array, or (keeps) everything except the slice; return the removed elements."""
     part, rest = array[first:last], array[:first] + array[last:]
     runtime.charge(len(array) >> values.ELEMENTS_SHIFT)
     array[:], taken = (part, rest) if keeps else (rest, part)
@@ -388,7 +388,7 @@ def _mix_in(runtime: Runtime, members: Map, others: Map) -> None:
 
 
 def _fill(runtime: Runtime, members: Map, others: Map) -> None:
-    """Copy the members that this map lacks from another one."""
+    """Copy the members that this map lacks from another map."""
     for name, value in runtime.copied(others).items():
         members.setdefault(name, value)
     runtime.check_map_length(len(members))
@@ -409,7 +409,7 @@ def _filter_members(runtime: Runtime, members: Map, predicate: FnPointer) -> Map
 
 
 def _remover(is_kept: bool) -> Callable[[Runtime, Map, FnPointer], Map]:
-    """A builtin that removes the members a predicate selects, or (is_kept) all others; returns what was removed."""
+    """Return a builtin that removes the members a predicate selects, or (is_kept) all others, and returns them."""
 
     def cut(runtime: Runtime, members: Map, predicate: FnPointer) -> Map:
         chosen = _filter_members(runtime, members, predicate)

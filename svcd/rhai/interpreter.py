@@ -68,7 +68,7 @@ class ScriptFunction:
 
 
 class Interpreter:
-    """Counts what a run takes. function: the functions of the text, by name and number of parameters."""
+    """Counts the work of a run. function: the functions of the text, by name and number of parameters."""
 
     def __init__(self) -> None:
         self.script_functions: Mapping[tuple[str, int], ScriptFunction] = {}
@@ -164,7 +164,7 @@ class Interpreter:
     # Calls
 
     def builtin(self, name: str, arguments: Sequence[Value]) -> Builtin:
-        """The builtin for arguments of these types. Raises FunctionError if there is none."""
+        """Return the builtin for arguments of these types. Raises FunctionError if none exists."""
         kinds = tuple(map(type, arguments))
         key = (name, kinds)
         if key not in self._found:
@@ -239,7 +239,7 @@ class Interpreter:
         return this.value
 
     def matches(self, pointer: FnPointer, *arguments: Value) -> bool:
-        """Does a callback return true? Any other value counts as false."""
+        """Return whether a callback returns true. Any other value counts as false."""
         return self.callback(pointer, *arguments) is True
 
 

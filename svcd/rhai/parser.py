@@ -1,6 +1,6 @@
 """Parser: turns the tokens of a function into its syntax tree (`syntax`), by recursive descent with operator precedence.
 
-Wording and position of syntax errors are those of Rhai's own parser.
+Syntax errors have the wording and position of Rhai's own parser.
 """
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Parser:
     # Tokens
 
     def peek(self) -> Token:
-        """The next token, which is not consumed. Raises the lexical error if that is what follows."""
+        """Return the next token without consuming it. Raises a lexical error that comes next."""
         token = self._tokens[self._at]
         if token.kind == ERROR:
             raise token.value
@@ -184,18 +184,14 @@ class _Parser:
             operator, length = found
             position = self.peek().position
             self._at += length
-            self._deepen(position)
+            self._depth += 1  # operators in a row nest their operands in the tree
+            if self._depth > values.NESTING:
+                raise FunctionError("Expression exceeds maximum complexity", position)
             precedence = PRECEDENCE[operator]
             right = self.binary(self.unary(), precedence if operator == "**" else precedence + 1)
             left = _joined(operator, left, right, position)
         self._depth = levels
         return left
-
-    def _deepen(self, position: Position) -> None:
-        """Count an operator as one nesting level: operators in a row nest their operands in the tree."""
-        self._depth += 1
-        if self._depth > values.NESTING:
-            raise FunctionError("Expression exceeds maximum complexity", position)
 
     def unary(self) -> Node:
         token = self.peek()
@@ -217,23 +213,18 @@ class _Parser:
         """Parse member accesses, indexes and method calls after a value."""
         links: list[syntax.Link] = []
         first = self.peek().position
-        while link := self._link(root if not links else None):
-            links.append(link)
+        while (token := self.peek()).kind == SYMBOL:
+            if token.value in (".", "?."):
+                self._at += 1
+                links.append(self._member(token.value == "?."))
+            elif token.value in ("[", "?["):
+                if not links and isinstance(root, (syntax.If, syntax.Switch, syntax.Block, syntax.Closure)):
+                    break
+                self._at += 1
+                links.append(self._index(token.value == "?[", None if links else root))
+            else:
+                break
         return syntax.Chain(first, root, links) if links else root
-
-    def _link(self, root: Node | None) -> syntax.Link | None:
-        token = self.peek()
-        if token.kind != SYMBOL:
-            return None
-        if token.value in (".", "?."):
-            self._at += 1
-            return self._member(token.value == "?.")
-        if token.value in ("[", "?["):
-            if isinstance(root, (syntax.If, syntax.Switch, syntax.Block, syntax.Closure)):
-                return None
-            self._at += 1
-            return self._index(token.value == "?[", root)
-        return None
 
     def _member(self, is_safe: bool) -> syntax.Link:
         token = self.advance()
@@ -276,12 +267,8 @@ class _Parser:
         token = self.advance()
         if token.kind in (NUMBER, TEXT, CHAR):
             return syntax.Literal(token.position, token.value)
-        if token.kind == NAME:
-            return self._named(token)
-        if token.kind == TEXT_PART:
-            return self._interpolated(token)
-        if token.kind == RESERVED:
-            return self._reserved(token)
+        if token.kind in _PRIMARIES:
+            return _PRIMARIES[token.kind](self, token)
         if token.kind == WORD and token.value in ("true", "false"):
             return syntax.Literal(token.position, token.value == "true")
         self._at -= token.kind != END
@@ -289,18 +276,9 @@ class _Parser:
             node = self.statement()
             self.is_self_ended = False
             return node
-        return self._bracketed(token)
-
-    def _bracketed(self, token: Token) -> Node:
         self.advance()
-        if token.kind == SYMBOL and token.value == "(":
-            return self._parenthesized(token)
-        if token.kind == SYMBOL and token.value == "[":
-            return self._array(token)
-        if token.kind == SYMBOL and token.value == "#{":
-            return self._map(token)
-        if token.kind == SYMBOL and token.value in ("|", "||"):
-            return self._closure(token)
+        if token.kind == SYMBOL and token.value in _BRACKETS:
+            return _BRACKETS[token.value](self, token)
         if token.kind == END:
             raise FunctionError("Script is incomplete", token.position)
         raise FunctionError(f"Unexpected '{token.value}'", token.position)
@@ -495,9 +473,6 @@ class _Parser:
             raise FunctionError(f"Expecting body statement block for function {name}", self.peek().position)
         with self.in_function():
             body = self.block()
-        self._define(start, name, parameters, body)
-
-    def _define(self, start: Position, name: str, parameters: Sequence[str], body: Node) -> None:
         key = (name, len(parameters))
         if key in self.parsed.definitions:
             counted = {0: "no parameters", 1: "1 parameter"}.get(len(parameters), f"{len(parameters)} parameters")
@@ -549,7 +524,11 @@ class _Parser:
 
     def _case(self) -> syntax.Case:
         is_default = self.taken("_")
-        matches = [] if is_default else self._matches()
+        matches: list[Value] = []
+        while not is_default:  # literals separated by `|`
+            matches.append(_literal_value(self.binary(self.unary(), PRECEDENCE["|"] + 1)))
+            if not self.taken("|"):
+                break
         if is_default and self.is_next_word("if"):
             raise FunctionError("This switch case cannot have a condition", self.peek().position)
         condition = self.condition() if self.taken_word("if") else None
@@ -560,15 +539,6 @@ class _Parser:
                 raise self.missing("}", "to end this switch block")
             raise self.missing(",", "to separate the items in this switch block")
         return syntax.Case(matches, condition, body, is_default)
-
-    def _matches(self) -> Sequence[Value]:
-        """Parse the literals of a case, separated by `|`."""
-        matches = []
-        while True:
-            node = self.binary(self.unary(), PRECEDENCE["|"] + 1)
-            matches.append(_literal_value(node))
-            if not self.taken("|"):
-                return matches
 
     # Loops
 
@@ -679,6 +649,12 @@ def _literal_value(node: Node) -> Value:
     raise FunctionError("Expecting a literal expression", node.position)
 
 
+_PRIMARIES: dict[str, Callable[[_Parser, Token], Node]] = {  # by kind of token
+    NAME: _Parser._named, TEXT_PART: _Parser._interpolated, RESERVED: _Parser._reserved,
+}
+_BRACKETS: dict[str, Callable[[_Parser, Token], Node]] = {
+    "(": _Parser._parenthesized, "[": _Parser._array, "#{": _Parser._map, "|": _Parser._closure, "||": _Parser._closure,
+}
 _STATEMENTS: dict[str, Callable[[_Parser], Node]] = {
     "let": _Parser.let, "const": _Parser.let, "while": _Parser.while_loop, "loop": _Parser.endless_loop,
     "do": _Parser.do_loop, "for": _Parser.for_loop, "break": _Parser.leave_loop, "continue": _Parser.leave_loop,

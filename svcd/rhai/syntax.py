@@ -134,7 +134,7 @@ class Closure(Node):
 
 @dataclass(frozen=True, slots=True)
 class Block(Node):
-    """Statements with a scope of their own; its value is that of the last statement."""
+    """Statements with their own scope; the block has the value of the last statement."""
 
     statements: Sequence[Node]
 
@@ -149,7 +149,7 @@ class If(Node):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One arm of a switch. matches: values or integer ranges, one of which must match; empty for the default arm."""
+    """One arm of a switch. matches: alternative values or integer ranges; empty for the default arm."""
 
     matches: Sequence[Value | Range]
     condition: Node | None
@@ -167,7 +167,7 @@ class Switch(Node):
 
 @dataclass(frozen=True, slots=True)
 class While(Node):
-    """`while`, and `loop` when there is no condition."""
+    """`while`, or `loop` without a condition."""
 
     condition: Node | None
     body: Node
@@ -203,7 +203,7 @@ class Let(Node):
 
 @dataclass(frozen=True, slots=True)
 class Assignment(Node):
-    """`target = value`. operator: `+` for `+=`, None for `=`. position: that of the assignment sign."""
+    """`target = value`. operator: `+` for `+=`, None for `=`. position: the assignment sign."""
 
     target: Variable | Chain
     operator: str | None
@@ -320,7 +320,7 @@ class Scope:
         self.slots += 1
 
     def is_constant(self, name: str) -> bool:
-        """Was the variable declared with `const`?"""
+        """Return whether the variable was declared with `const`."""
         return next((is_constant for known, _, is_constant in reversed(self._names) if known == name), False)
 
     def visible(self) -> dict[str, int]:

@@ -76,12 +76,12 @@ class _LexerError(Exception):
 
 
 def tokens(text: str) -> list[Token]:
-    """The tokens of a text; the last one is END, or ERROR with a FunctionError as its value."""
+    """Return the tokens of a text; the last one is END, or ERROR with a FunctionError as its value."""
     return list(_Lexer(text).run())
 
 
 class _Lexer:
-    """One pass over one text. _texts: for each string that is interrupted by a `${` block, the number of open braces."""
+    """One pass over one text. _texts: the number of open braces for each string that a `${` block interrupts."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -113,20 +113,16 @@ class _Lexer:
             if blank:
                 self._at = blank.end()
             elif self._text.startswith("/*", self._at):
-                self._skip_comment()
+                depth, end = 0, len(self._text)  # comments nest, and an unclosed comment reaches to the end of the text
+                for mark in re.compile(r"/\*|\*/").finditer(self._text, self._at):
+                    depth += 1 if mark[0] == "/*" else -1
+                    if not depth:
+                        end = mark.end()
+                        break
+                self._at = end
             else:
                 return True
         return False
-
-    def _skip_comment(self) -> None:
-        """Skip a comment; comments nest, and an unclosed one reaches to the end of the text."""
-        depth = 0
-        for mark in re.compile(r"/\*|\*/").finditer(self._text, self._at):
-            depth += 1 if mark[0] == "/*" else -1
-            if not depth:
-                self._at = mark.end()
-                return
-        self._at = len(self._text)
 
     def _next(self) -> tuple[str, Any]:
         letter = self._text[self._at]
@@ -149,7 +145,7 @@ class _Lexer:
         return self._symbol()
 
     def _after_brace(self, kind: str, value: Any) -> Iterator[Token]:
-        """Count braces inside an interpolated string; after the one that closes the block the string goes on."""
+        """Count braces inside an interpolated string, which continues after the closing brace of the block."""
         if kind == TEXT_PART:
             self._texts.append(0)
         elif self._texts and kind == SYMBOL and value in ("{", "#{"):
@@ -193,8 +189,14 @@ class _Lexer:
     def _number(self) -> int | float:
         start = self._at
         if radix := _RADIX.match(self._text, start):
+            # Numbers in base 2, 8 and 16 are 64 bits in two's complement.
             self._at = radix.end()
-            return self._radix_number(radix, start)
+            base, digits = _RADIXES[radix[1].lower()], radix[2].replace("_", "").lstrip("0") or "0"
+            is_valid = len(digits) <= 64 and all(int(digit, 16) < base for digit in digits)
+            number = int(digits, base) if is_valid else 1 << 64
+            if number >> 64:
+                raise _LexerError(f"Invalid number: '{radix[0]}'", start)
+            return number - (1 << 64) if number > MAX_INT else number
         match = _NUMBER.match(self._text, start)
         assert match
         self._at = match.end()
@@ -203,20 +205,10 @@ class _Lexer:
             return float(digits)
         return int(digits) if len(digits) < 20 and int(digits) <= MAX_INT else float(digits)
 
-    def _radix_number(self, match: re.Match[str], start: int) -> int:
-        """Numbers in base 2, 8 and 16 are 64 bits in two's complement."""
-        base, digits = _RADIXES[match[1].lower()], match[2].replace("_", "").lstrip("0") or "0"
-        if len(digits) > 64 or any(int(digit, 16) >= base for digit in digits):
-            raise _LexerError(f"Invalid number: '{match[0]}'", start)
-        number = int(digits, base)
-        if number >> 64:
-            raise _LexerError(f"Invalid number: '{match[0]}'", start)
-        return number - (1 << 64) if number > MAX_INT else number
-
     # Texts
 
     def _quoted(self, end: str) -> str:
-        """A string with escapes, from after its opening quote; a doubled quote stands for one."""
+        """Read a string with escapes, from after its opening quote; a doubled quote means one quote."""
         start = self._at - 1
         pieces: list[str] = []
         while self._at < len(self._text):
@@ -239,7 +231,13 @@ class _Lexer:
         start, letter = self._at, self._text[self._at:self._at + 1]
         self._at += 1
         if letter in _HEX_DIGITS:
-            return self._code_point(letter, start)
+            digits = self._text[self._at:self._at + _HEX_DIGITS[letter]]
+            self._at += len(digits)
+            is_hex = len(digits) == _HEX_DIGITS[letter] and _HEX.issuperset(digits)
+            number = int(digits, 16) if is_hex else -1
+            if not 0 <= number <= 0x10FFFF or 0xD800 <= number <= 0xDFFF:
+                raise _LexerError(f"Invalid escape sequence: '\\{letter}{digits}'", start)
+            return chr(number)
         if letter == "\n":  # line continuation: skip the indentation of the next line
             while self._text[self._at:self._at + 1] in (" ", "\t"):
                 self._at += 1
@@ -247,15 +245,6 @@ class _Lexer:
         if letter not in _ESCAPES:
             raise _LexerError(f"Invalid escape sequence: '\\{letter}'", start)
         return _ESCAPES[letter]
-
-    def _code_point(self, letter: str, start: int) -> str:
-        digits = self._text[self._at:self._at + _HEX_DIGITS[letter]]
-        self._at += len(digits)
-        is_hex = len(digits) == _HEX_DIGITS[letter] and _HEX.issuperset(digits)
-        number = int(digits, 16) if is_hex else -1
-        if not 0 <= number <= 0x10FFFF or 0xD800 <= number <= 0xDFFF:
-            raise _LexerError(f"Invalid escape sequence: '\\{letter}{digits}'", start)
-        return chr(number)
 
     def _char(self) -> Char:
         start = self._at
@@ -273,7 +262,7 @@ class _Lexer:
         return self._text[opening.end():end]
 
     def _backtick(self, start: int) -> tuple[str, str]:
-        """A back-tick string up to its end, or to the `{` of its next `${`. A doubled back-tick is the only escape."""
+        """Read a back-tick string up to its end, or to the `{` of its next `${`. A doubled back-tick is the only escape."""
         pieces = []
         for mark in re.compile(r"``|`|\$\{").finditer(self._text, self._at):
             pieces.append(self._text[self._at:mark.start()])

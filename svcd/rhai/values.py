@@ -221,7 +221,7 @@ def float_text(number: float) -> str:
 
 
 def is_same(left: Value, right: Value) -> bool:
-    """Are two JSON values identical? 1, 1.0 and true differ; the order of members does not matter."""
+    """Return whether two JSON values are identical: 1, 1.0 and true differ; the order of members does not matter."""
     if type(left) is not type(right):
         return False
     if isinstance(left, list):
@@ -264,7 +264,7 @@ class ANY:
 
 
 class Runtime(Protocol):
-    """What builtins may ask of the interpreter: charging what they make against the limits, and calling functions."""
+    """The interpreter's interface for builtins: charge new values against the limits, and call functions."""
 
     def charge(self, operations: int) -> None: ...
     def new_text(self, text: str) -> str: ...

@@ -1,7 +1,7 @@
-"""Templates in the language Liquid: texts for embedders and language models, made from documents and search queries.
+"""Templates in the language Liquid: they make texts for embedders and language models from documents and search queries.
 
-`Template` is one text, `JsonTemplate` a JSON value in which every string is one (a fragment of an embedder). What a template may
-use is in docs/templates.md. The library that parses them is imported when a template needs it.
+`Template` is one text, `JsonTemplate` a JSON value in which every string is a template (a fragment of an embedder).
+docs/templates.md describes the language. The library that parses templates is imported when a template needs it.
 """
 from svcd.templates.errors import TemplateError
 from svcd.templates.json_template import JsonTemplate

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 
 class TemplateError(Exception):
-    """message: what is wrong, as clients know it: `liquid: Unknown index\\n  with:\\n    variable=doc\\n ...`, with a newline
-    at its end; callers put words of their own in front (docs/templates.md#errors).
+    """message: the fault, in the form that clients expect: `liquid: Unknown index\\n  with:\\n    variable=doc\\n ...`, with a
+    newline at its end; callers put their own words in front (docs/templates.md#errors).
 
-    path: where in a JSON template, as keys of objects and indexes of arrays; empty for the value itself and for a plain template.
+    path: the place in a JSON template, as keys of objects and indexes of arrays; empty for the value itself and a plain template.
     """
 
     def __init__(self, message: str, path: Sequence[str | int] = ()) -> None:
@@ -17,15 +17,16 @@ class TemplateError(Exception):
         self.path = tuple(path)
 
     def at(self, *path: str | int) -> TemplateError:
-        """The same error, found in a JSON template at this path."""
+        """Return the same error for this path of a JSON template."""
         return TemplateError(self.message, (*path, *self.path))
 
     def while_parsing(self, root: str = "") -> str:
-        """The sentence for a JSON template that does not parse. root: what the path begins with, as `.indexingFragments.a`."""
+        """Return the sentence for a JSON template with a syntax error. root: prefix of the path, such as
+        `.indexingFragments.a`."""
         return self._sentence("parsing", root)
 
     def while_rendering(self, root: str = "") -> str:
-        """The sentence for a JSON template that cannot be rendered."""
+        """Return the sentence for a JSON template that cannot be rendered."""
         return self._sentence("rendering", root)
 
     def _sentence(self, doing: str, root: str) -> str:

@@ -1,8 +1,8 @@
-"""FILTERS: what may follow a `|` in a template.
+"""FILTERS: the functions that may follow a `|` in a template.
 
-Each is called with charge(steps, characters), the value on its left and its arguments. It counts the elements that it reads and
-the characters that it makes, and raises TemplateError for what it cannot take. They are our own, not those of the library: those
-write values as Python does, and some take time or memory without end.
+A filter is called with charge(steps, characters), the value on its left and its arguments. It counts the elements that it reads
+and the characters that it makes, and raises TemplateError for an unsuitable value. svcd does not use the filters of the library:
+they write values as Python does, and some take unlimited time or memory.
 """
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _result(number: Number) -> Number:
 
 
 def _made(charge: Charge, text: str) -> str:
-    """A text that is at most some times as long as the value."""
+    """Charge for a text that is at most some times as long as the value, and return it."""
     charge(len(text) // 64, len(text))
     return text
 
@@ -114,14 +114,14 @@ def _made(charge: Charge, text: str) -> str:
 
 
 def _of_text(name: str, change: Callable[[str], str]) -> None:
-    """A filter that changes a text in time linear in its length, without arguments."""
+    """Register a filter without arguments that changes a text in time linear in its length."""
 
     def changed(charge: Charge, value: Any) -> str:
         text = _text(charge, value)
         charge(len(text) // 64)
         try:
             return _made(charge, change(text))
-        except ValueError:  # half a surrogate pair, which has no UTF-8; not base64
+        except ValueError:  # half a surrogate pair, which UTF-8 cannot encode; not base64
             raise _fault("Invalid input: the text can't be converted") from None
 
     _filter(name)(changed)
@@ -131,11 +131,12 @@ _HIDDEN_ELEMENTS = {"<script": "</script>", "<style": "</style>", "<!--": "-->"}
 
 
 def _without_tags(text: str) -> str:
-    """The text without HTML tags, comments, scripts and styles. Linear: what is not closed is searched for once."""
+    """Return the text without HTML tags, comments, scripts and styles. Linear: a missing closing tag is searched for only
+    once."""
     kept = []
     position = 0
     lower = text.lower()
-    if len(lower) != len(text):  # some letters have no single small one
+    if len(lower) != len(text):  # some letters become several small letters
         lower = text
     unclosed: set[str] = set()
     while (start := text.find("<", position)) >= 0:
@@ -193,7 +194,7 @@ def _replace(charge: Charge, value: Any, old: Any, new: Any = "") -> str:
 
 
 def _replaced(charge: Charge, value: Any, old: Any, new: Any, count: int) -> str:
-    """count: how often at most; -1 for always."""
+    """count: maximum number of replacements; -1 for all."""
     text, old, new = _text(charge, value), _text(charge, old), _text(charge, new)
     found = text.count(old) if count < 0 else count
     charge(len(text) // 32, len(text) + found * len(new))
@@ -229,7 +230,7 @@ def _remove_last(charge: Charge, value: Any, part: Any) -> str:
 
 @_filter("truncate")
 def _truncate(charge: Charge, value: Any, length: Any = 50, end: Any = "...") -> str:
-    """At most so many characters, with those of the end."""
+    """Cut a text to `length` characters, including `end`."""
     text, length, end = _text(charge, value), _whole(length), _text(charge, end)
     return _made(charge, text if len(text) <= length else text[:max(length - len(end), 0)] + end)
 
@@ -255,7 +256,7 @@ def _split(charge: Charge, value: Any, separator: Any) -> list[str]:
 
 @_filter("slice")
 def _slice(charge: Charge, value: Any, start: Any, length: Any = 1) -> Any:
-    """Part of a text or array; a start below 0 counts from the end."""
+    """Return a part of a text or array; a start below 0 counts from the end."""
     sequence = _array(charge, value) if is_array(value) else _text(charge, value)
     start, length = _whole(start), _whole(length)
     if start < 0:
@@ -411,13 +412,13 @@ def _sum(charge: Charge, value: Any, name: Any = None) -> Number:
 
 @_filter("sort")
 def _sort(charge: Charge, value: Any, name: Any = None) -> list[Any]:
-    """Smallest first, nil last; values that have no order stay as they are."""
+    """Sort smallest first, nil last; values without an order keep their order."""
     return _sorted(charge, value, name, lambda member: member)
 
 
 @_filter("sort_natural")
 def _sort_natural(charge: Charge, value: Any, name: Any = None) -> list[Any]:
-    """As `sort`, by texts in small letters."""
+    """Sort by texts in small letters."""
     return _sorted(charge, value, name, lambda member: None if member is None else _text(charge, member).lower())
 
 
@@ -436,14 +437,14 @@ def _compared(left: tuple[Any, Any], right: tuple[Any, Any]) -> int:
 
 
 def _member(charge: Charge, element: Any, name: Any) -> Any:
-    """The element itself, or its member of this name; None when it has none."""
+    """Return the element itself, or its member of this name, None for a missing member."""
     if name is None:
         return element
     return element.get(_text(charge, name)) if isinstance(element, Mapping) else None
 
 
 def _identity(charge: Charge, value: Any, depth: int = limits.NESTING) -> Any:
-    """A hashable value that equals that of equal values."""
+    """Return a hashable value that is equal for equal values."""
     if is_scalar(value) or value is None:
         return (isinstance(value, bool), value)
     if not depth:
@@ -461,20 +462,20 @@ def _identity(charge: Charge, value: Any, depth: int = limits.NESTING) -> Any:
 
 @_filter("default")
 def _default(charge: Charge, value: Any, default: Any = "", allow_false: Any = False) -> Any:
-    """The value, or the default for nil, false and what is empty."""
+    """Return the value, or the default for nil, false and empty values."""
     if value is False:
         return value if is_truthy(allow_false) else default
     is_empty = value is None or ((isinstance(value, (str, Mapping)) or is_array(value)) and not value)
     return default if is_empty else value
 
 
-# glibc takes a width, as in `%1000000000d`, and writes that many characters.
+# glibc accepts a width, as in `%1000000000d`, and writes that number of characters.
 _WIDTH = re.compile(r"%[-_0^#]*[0-9]{2,}")
 
 
 @_filter("date")
 def _date(charge: Charge, value: Any, form: Any) -> Any:
-    """A date in a form as of strftime; what is no date stays as it is."""
+    """Format a date as strftime does; other values are returned unchanged."""
     form = _text(charge, form)
     if len(form) > 200 or _WIDTH.search(form):
         raise _fault("Invalid argument: format of the date is too long")
@@ -483,7 +484,7 @@ def _date(charge: Charge, value: Any, form: Any) -> Any:
 
 
 def _moment(value: Any) -> datetime | None:
-    """From the seconds since 1970, a text with a date, `now` or `today`."""
+    """Parse the seconds since 1970, a text with a date, `now` or `today`."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     if value in ("now", "today"):

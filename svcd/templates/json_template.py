@@ -10,7 +10,7 @@ from svcd.templates.template import Template
 
 
 class JsonTemplate:
-    """A parsed JSON template. value: as it was given."""
+    """A parsed JSON template. value: the given value."""
 
     __slots__ = ("_parsed", "value")
 
@@ -20,20 +20,20 @@ class JsonTemplate:
 
     @classmethod
     def parse(cls, value: Any) -> JsonTemplate:
-        """Parse every string of a JSON value; keys of objects are no templates. Raises TemplateError with the path."""
+        """Parse every string of a JSON value, except keys of objects. Raises TemplateError with the path."""
         return cls(value, _mapped(value, str, Template.parse))
 
     def render(self, variables: Mapping[str, Any]) -> Any:
-        """The value with each string rendered. Raises TemplateError with the path of the first that fails.
+        """Return the value with each string rendered. Raises TemplateError with the path of the first string that fails.
 
-        The limits are for all strings together.
+        The limits hold for all strings together.
         """
         budget = Budget()
         return _mapped(self._parsed, Template, lambda template: template.render(variables, budget))
 
 
 def _mapped(value: Any, kind: type, change: Callable[[Any], Any], depth: int = FRAGMENT_NESTING) -> Any:
-    """The value with every part of one kind changed."""
+    """Return the value with every part of one kind changed."""
     if isinstance(value, kind):
         return change(value)
     if not isinstance(value, (dict, list)):

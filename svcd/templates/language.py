@@ -1,11 +1,11 @@
-"""The language Liquid by the library python-liquid: it parses, this module says what differs from it.
+"""Adapt the library python-liquid, which parses the language Liquid, and implement the parts where svcd differs.
 
-1. A variable that does not exist is an error, except as a condition of its own (`{% if doc.title %}`), where it is false.
-2. `and` binds more than `or`, and neither looks at its right side without need.
-3. Values are written and compared as svcd.templates.values does.
-4. Tags: those of a text. Nothing reads other templates (`include`, `render`).
+1. A variable that does not exist is an error, except as a whole condition (`{% if doc.title %}`), where it is false.
+2. `and` binds more strongly than `or`, and both evaluate their right side only if it matters.
+3. svcd.templates.values writes and compares values.
+4. Tags work within a text: no tag reads other templates (`include`, `render`).
 5. Work is charged against svcd.templates.limits.
-6. Errors say where they happened: `from: {% for field in fields  %}`.
+6. Errors name the tags in which they happened: `from: {% for field in fields  %}`.
 
 Only svcd.templates.template imports this module, and only for a template that needs it: the library takes 15 MB.
 """
@@ -27,7 +27,7 @@ from liquid.builtin.tags.unless_tag import UnlessNode
 from liquid.context import Context, ReadOnlyChainMap
 from liquid.exceptions import BreakLoop, ContinueLoop, Error, LiquidInterrupt, LiquidSyntaxError
 from liquid.expression import (
-    BLANK, CONTINUE, EMPTY, BooleanExpression, Expression, Filter, FilteredExpression, Identifier, InfixExpression, Literal,
+    BLANK, CONTINUE, EMPTY, BooleanExpression, Expression, FilteredExpression, Identifier, InfixExpression, Literal,
     LoopExpression, Nil, RangeLiteral,
 )
 from liquid.limits import to_int
@@ -46,19 +46,22 @@ TAGS = frozenset({
     "assign", "break", "capture", "case", "comment", "continue", "cycle", "decrement", "for", "if", "ifchanged", "increment",
     "tablerow", "unless",
 })
-_PSEUDO_TAGS = frozenset({"literal", "statement", "illegal"})  # how the library calls text, outputs and everything else
-_ROUND = 3  # steps of a round of a loop, besides those of its block
+_PSEUDO_TAGS = frozenset({"literal", "statement", "illegal"})  # the library's names for text, outputs and everything else
+_ROUND = 3  # steps of a round of a loop, in addition to the steps of its block
 _AFTER_TAGS = frozenset({"else", "elsif", "when", "raw"})
 
 
 def parse(text: str) -> Render:
-    """A function that renders this template. Raises TemplateError; so does the function."""
+    """Return a function that renders this template. Both raise TemplateError."""
     parts = scan(text)
     try:
         nodes = _environment().parse(readable(text, parts)).statements
         weights = {id(node): _weight(node) for node in nodes}
     except Error as error:
-        raise _located_error(text, parts, error) from None
+        # The library knows the line; the mark is put to the first part of this line that it does not understand.
+        on_line = [part for part in parts if text.count("\n", 0, part.start) + 1 == (error.linenum or 1)]
+        part = next(filter(_is_wrong, on_line), None) or next(iter(on_line or parts), None)
+        raise located(text, part.start if part else 0, str(error.message)) from None
     except RecursionError:
         raise TemplateError("liquid: Template is nested too deeply\n") from None
 
@@ -68,7 +71,7 @@ def parse(text: str) -> Render:
         try:
             for node in nodes:
                 context.charge(weights[id(node)])
-                node.render(context, buffer)  # type: ignore[arg-type]  # it writes, which is all that is asked for
+                node.render(context, buffer)  # type: ignore[arg-type]  # the library only calls write()
         except LiquidInterrupt:
             pass  # `break` outside of a loop ends the template
         except RecursionError:
@@ -78,13 +81,6 @@ def parse(text: str) -> Render:
         return buffer.getvalue()
 
     return render
-
-
-def _located_error(text: str, parts: Sequence[Part], error: Error) -> TemplateError:
-    """The library knows the line; the mark is put to the first part of this line that it does not understand."""
-    on_line = [part for part in parts if text.count("\n", 0, part.start) + 1 == (error.linenum or 1)]
-    part = next(filter(_is_wrong, on_line), None) or next(iter(on_line or parts), None)
-    return located(text, part.start if part else 0, str(error.message))
 
 
 def _is_wrong(part: Part) -> bool:
@@ -97,11 +93,11 @@ def _is_wrong(part: Part) -> bool:
     return False
 
 
-# What a rendering costs
+# The cost of a rendering
 
 
 class _Context(Context):
-    """The variables of one rendering, and what it has cost."""
+    """The variables of one rendering, and its cost so far."""
 
     def __init__(self, variables: Mapping[str, Any], budget: limits.Budget) -> None:
         super().__init__(_environment(), globals=variables)
@@ -110,7 +106,7 @@ class _Context(Context):
         self.charge = budget.charge
 
     def get(self, path: Any, default: object = None) -> object:
-        """The value at a path of names and indexes. Raises TemplateError when there is none."""
+        """Return the value at a path of names and indexes. Raises TemplateError for a missing value."""
         self.charge(1)
         path = [path] if isinstance(path, str) else path
         name = text_of(path[0], self.charge)
@@ -124,20 +120,20 @@ class _Context(Context):
         return find(root, path)
 
     def resolve(self, name: str, default: object = None) -> Any:
-        """The value of a variable."""
+        """Return the value of a variable."""
         return self.get(name)
 
     def assign(self, key: str, val: Any) -> None:
-        """Set a variable; what it holds has been charged when it was made."""
+        """Set a variable; its value has been charged when it was made."""
         self.locals[key] = val
 
     def cycle(self, group_name: str, args: Sequence[object]) -> object:
-        """The next of the texts."""
+        """Return the next of the texts."""
         self.charge(len(args))
         return super().cycle(group_name, [text_of(arg, self.charge) for arg in args])
 
     def get_buffer(self, buf: Any = None) -> Any:
-        """What a block writes before it is known whether it is kept."""
+        """Return the buffer of a block whose output may be dropped."""
         return _Buffer(self)
 
 
@@ -155,24 +151,22 @@ class _Buffer:
         return len(text)
 
     def getvalue(self) -> str:
-        """Everything written so far."""
+        """Return the text written so far."""
         return "".join(self._parts)
 
 
 def _weight(node: Node) -> int:
-    """How many nodes there are in this one, with itself: what a round of a loop costs at most, except for inner loops."""
-    return 1 + sum(_weight(child.node) for child in node.children() if child.node is not None) if _has_children(node) else 1
-
-
-def _has_children(node: Node) -> bool:
-    return type(node).children is not Node.children
+    """Count the nodes of a tree: the maximum cost of a round of a loop, without its inner loops."""
+    if type(node).children is Node.children:  # a leaf: the base class raises
+        return 1
+    return 1 + sum(_weight(child.node) for child in node.children() if child.node is not None)
 
 
 # Expressions
 
 
 def _source(expression: Any) -> str:
-    """An expression as messages show it."""
+    """Return the text of an expression for messages."""
     if isinstance(expression, Identifier):
         first, *indexes = expression.path
         return _part_source(first).strip('"') + "".join(f"[{_part_source(index)}]" for index in indexes)
@@ -192,14 +186,14 @@ def _part_source(part: Any) -> str:
 
 
 def _evaluated(expression: Expression, context: Any) -> Any:
-    """Its value, where `empty` and `blank` are those of svcd.templates.values.
+    """Return the value of an expression, with the `empty` and `blank` of svcd.templates.values.
 
-    Raises TemplateError for a range that is too long, or ends at no number.
+    Raises TemplateError for a range that is too long or does not end at a number.
     """
     if isinstance(expression, RangeLiteral):
         start, stop = (_whole_number(end.evaluate(context)) for end in (expression.start, expression.stop))
         value: Any = range(start, stop + 1) if start <= stop else range(0)
-    elif isinstance(expression, InfixExpression):  # a comparison in another one
+    elif isinstance(expression, InfixExpression):  # a nested comparison
         value = _holds(expression, context)
     else:
         value = expression.evaluate(context)
@@ -211,7 +205,7 @@ def _evaluated(expression: Expression, context: Any) -> Any:
 
 
 def _whole_number(value: Any) -> int:
-    """An end of a range, or a number of columns; any other text counts as 0. Raises TemplateError for what is no scalar."""
+    """Return the end of a range, or a number of columns; other texts count as 0. Raises TemplateError for other types."""
     try:
         return to_int(value)
     except ValueError:
@@ -248,7 +242,7 @@ class _Condition(BooleanExpression):
         self.groups[-1].append(term)
 
     def evaluate(self, context: Any) -> bool:
-        """True or false."""
+        """Return whether the condition holds."""
         return any(all(_holds(term, context) for term in group) for group in self.groups)
 
 
@@ -274,26 +268,20 @@ _ORDERS: dict[str, Callable[[int], bool]] = {
 
 
 def _exists(term: Expression, context: _Context) -> bool:
-    """True for a variable that exists and is neither nil nor false."""
+    """Return whether a variable exists and is neither nil nor false."""
     if not isinstance(term, Identifier):
         return values.is_truthy(_evaluated(term, context))
     context.charge(len(term.path))
-    path = [_index(part, context) for part in term.path]
+    path = [part.value if not isinstance(part, Identifier) else part.evaluate(context) if _exists(part, context) else MISSING
+            for part in term.path]  # MISSING: `[variable]` with an unknown variable
     value: Any = context.scope.get(path[0], MISSING) if isinstance(path[0], str) else MISSING
     for index in path[1:]:
         value = values.get(value, index) if values.is_scalar(index) and value is not MISSING else MISSING
     return value is not MISSING and values.is_truthy(value)
 
 
-def _index(part: Any, context: _Context) -> Any:
-    """One part of a path; MISSING for `[variable]` when there is no such variable."""
-    if not isinstance(part, Identifier):
-        return part.value
-    return part.evaluate(context) if _exists(part, context) else MISSING
-
-
 class _Loop(LoopExpression):
-    """What a loop goes through. weight: what a round costs, set by its node."""
+    """The elements of a loop. weight: the cost of a round, set by its node."""
 
     __slots__ = ("weight",)
 
@@ -304,14 +292,14 @@ class _Loop(LoopExpression):
 
     @property
     def source(self) -> str:
-        """The loop as messages show it, without parameters with two spaces at its end."""
+        """Return the text of the loop for messages, with two spaces at its end if it lacks parameters."""
         named = (("limit", self.limit), ("offset", self.offset))
         parameters = [f"{name}:{_source(value)}" for name, value in named if not isinstance(value, Nil)]
         iterable = _source(self.iterable)
         return f"{{% for {self.name} in {iterable} {', '.join(parameters + ['reversed'] * self.reversed)} %}}"
 
     def evaluate(self, context: Any) -> tuple[Iterator[Any], int]:
-        """The elements and their number. Raises TemplateError for what is no array, and beyond the limit of ELEMENTS."""
+        """Return the elements and their number. Raises TemplateError for a value other than an array, and beyond ELEMENTS."""
         elements = _elements(_evaluated(self.iterable, context), context.charge)
         key = f"{self.name}-{self.iterable}"
         start = context.stopindex(key) if self.offset == CONTINUE else self._number(self.offset, context, 0)
@@ -350,7 +338,7 @@ def _elements(value: Any, charge: limits.Charge) -> Sequence[Any]:
 
 
 class _Filtered(FilteredExpression):
-    """A value that filters change. Raises TemplateError when it is made with a filter that does not exist."""
+    """A value with filters. Construction with an unknown filter raises Error."""
 
     __slots__ = ()
 
@@ -362,36 +350,32 @@ class _Filtered(FilteredExpression):
                 raise Error(f"Unknown filter `{call.name}`, expected one of: {', '.join(sorted(FILTERS))}")
 
     def evaluate(self, context: Any) -> Any:
-        """The value after all filters."""
+        """Return the value after all filters."""
         value = _evaluated(self.expression, context)
         for call in self.filters:
-            value = _filtered(value, call, context)
+            args = [_evaluated(arg, context) for arg in call.args]
+            named = {name: _evaluated(arg, context) for name, arg in call.kwargs.items()}
+            context.charge(1 + len(args) + len(named))
+            try:
+                value = FILTERS[call.name](context.charge, value, *args, **named)
+            except TemplateError as error:
+                words = ", ".join([*map(_source, call.args), *(f"{name}: {_source(arg)}" for name, arg in call.kwargs.items())])
+                raise _from(error, "Filter error", filter=f"{call.name}: {words}" if words else call.name,
+                            input=source_of(value)) from None
         return value
-
-
-def _filtered(value: Any, call: Filter, context: _Context) -> Any:
-    args = [_evaluated(arg, context) for arg in call.args]
-    named = {name: _evaluated(arg, context) for name, arg in call.kwargs.items()}
-    context.charge(1 + len(args) + len(named))
-    try:
-        return FILTERS[call.name](context.charge, value, *args, **named)
-    except TemplateError as error:
-        words = ", ".join([*map(_source, call.args), *(f"{name}: {_source(arg)}" for name, arg in call.kwargs.items())])
-        raise _from(error, "Filter error", filter=f"{call.name}: {words}" if words else call.name,
-                    input=source_of(value)) from None
 
 
 # Tags
 
 
 def _from(error: TemplateError, where: str, **details: object) -> TemplateError:
-    """The same error, with the place in which it happened."""
+    """Return the same error with the enclosing tag."""
     shown = "".join(f"    {name}={value}\n" for name, value in details.items())
     return TemplateError(f"{error.message}from: {where}\n" + (f"  with:\n{shown}" if shown else ""))
 
 
 def _render_conditional(node: Any, context: Any, buffer: Any, expected: bool) -> bool:
-    """Render the first block of `if` or `unless` whose condition holds."""
+    """Render the first block of `if` or `unless` with a true condition."""
     try:
         if node.condition.evaluate(context) is expected:
             node.consequence.render(context, buffer)
@@ -459,7 +443,10 @@ class _For(ForNode):
         context.loops.append(None)
         try:
             for place, element in enumerate(elements):
-                context.loops[-1] = namespace["forloop"] = _forloop(place, length, parent)
+                context.loops[-1] = namespace["forloop"] = {
+                    "length": length, "parentloop": parent, "index0": place, "index": place + 1, "rindex0": length - place - 1,
+                    "rindex": length - place, "first": place == 0, "last": place == length - 1,
+                }
                 namespace[self.expression.name] = element
                 self._render_round(place, context, buffer)
         except BreakLoop:
@@ -479,30 +466,23 @@ class _For(ForNode):
             raise _from(error, where, index=place + 1) from None
 
 
-def _forloop(place: int, length: int, parent: Any) -> dict[str, Any]:
-    return {
-        "length": length, "parentloop": parent, "index0": place, "index": place + 1, "rindex0": length - place - 1,
-        "rindex": length - place, "first": place == 0, "last": place == length - 1,
-    }
-
-
 class _Output(StatementNode):
     def render_to_output(self, context: Any, buffer: Any) -> None:
         buffer.write(text_of(self.expression.evaluate(context), context.charge))
 
 
-# The nodes that tags make; "statement" is how the library calls an output.
+# The nodes of tags; "statement" is the library's name for an output.
 _NODES = {"if": _If, "unless": _Unless, "case": _Case, "for": _For, "tablerow": _Tablerow, "cycle": _Cycle,
           "statement": _Output}
 
 
 class _Tokens(TokenStream):
-    """The tokens of a template. Raises LiquidSyntaxError when a tag reads on after the end.
+    """The tokens of a template. Raises LiquidSyntaxError when a tag keeps reading after the end.
 
-    `case` does so for ever, where nothing but text follows it.
+    `case` would do so for ever if only text follows it.
     """
 
-    _MOST_ENDS = limits.NESTING + 10  # each block may look at the end once
+    _MOST_ENDS = limits.NESTING + 10  # each block may read the end once
     _ends = 0
 
     def __next__(self) -> Token:
@@ -520,9 +500,9 @@ class _Environment(Environment):
     def __init__(self) -> None:
         super().__init__(cache_size=0)
         for name in self.tags.keys() - TAGS - _PSEUDO_TAGS:
-            del self.tags[name]  # in place: the parser has the same dictionary
+            del self.tags[name]  # in place: the parser uses the same dictionary
         for name, node in _NODES.items():
-            self.tags[name].node_class = node  # type: ignore[attr-defined]  # those of these tags have one
+            self.tags[name].node_class = node  # type: ignore[attr-defined]  # the classes of these tags have it
         parse_condition, parse_loop = self.parse_boolean_expression_value, self.parse_loop_expression_value
         parse_filtered = self.parse_filtered_expression_value
         self.parse_boolean_expression_value = _changed(parse_condition, _Condition)
@@ -530,12 +510,12 @@ class _Environment(Environment):
         self.parse_filtered_expression_value = _changed(parse_filtered, _Filtered)
 
     def parse(self, source: str) -> ParseTree:
-        """The tree of a template. Raises Error."""
+        """Return the tree of a template. Raises Error."""
         return get_parser(self).parse(_Tokens(self.tokenizer()(source)))
 
 
 def _changed(parse_expression: Callable[..., Any], change: Callable[[Any], Any]) -> Callable[..., Any]:
-    """The parser of the library, with the result made one of ours."""
+    """Return the library's parser with its result converted by `change`."""
     def parsed(text: str, line: int = 1) -> Any:
         try:
             return change(parse_expression(text, line))

@@ -1,7 +1,7 @@
-"""Limits of templates: on their text when they are parsed, on their work while they are rendered.
+"""Limits of templates: on their text when they are parsed, on their work when they are rendered.
 
-A template may come from anybody who may change settings, and it runs inside of a server that has other things to do. Work is
-counted, not timed, so that the same template with the same document always has the same outcome.
+Anybody who may change settings can set a template, and it runs inside a server that has other work. Work is counted, not timed,
+so that the same template with the same document always has the same outcome.
 """
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Protocol
 
 from svcd.templates.errors import TemplateError
 
-# When a template is parsed. The library reads text with regular expressions that cannot be interrupted and take quadratic time
-# within one tag or output: hence the limit for each.
+# When a template is parsed. The regular expressions of the library cannot be interrupted and take quadratic time within one tag
+# or output: hence the limit for each tag and output.
 TEXT = 100_000  # characters of a template
 PART = 4_000  # characters between `{{` and `}}`, or `{%` and `%}`
-NESTING = 50  # blocks in each other; also the depth of a value that is written or compared
-FRAGMENT_NESTING = 128  # arrays and objects of a fragment in each other
+NESTING = 50  # nested blocks; also the depth of a value that is written or compared
+FRAGMENT_NESTING = 128  # nested arrays and objects of a fragment
 
 # While it is rendered. All steps together take about a second.
 STEPS = 500_000  # tags, outputs, variables, rounds of loops, and elements of arrays that are read, written or compared
-CHARACTERS = 16 * 2**20  # made in all, by outputs, filters and captures
-ELEMENTS = 100_000  # of an array that a filter or loop reads
+CHARACTERS = 16 * 2**20  # total of outputs, filters and captures
+ELEMENTS = 100_000  # elements of an array that a filter or loop reads
 
 
 class Charge(Protocol):
@@ -29,7 +29,7 @@ class Charge(Protocol):
 
 
 class Budget:
-    """What one rendering may still do."""
+    """The remaining work of one rendering."""
 
     __slots__ = ("_characters", "_steps")
 

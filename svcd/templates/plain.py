@@ -1,7 +1,7 @@
-"""Templates that need no library: the default template, and text with nothing but variables in it.
+"""Templates that work without the library: the default template, and text with only variables in it.
 
-Most templates are one of these. They are rendered some twenty times faster than by the library, which then is not even imported;
-tests compare both.
+Most templates are of these two kinds. This module renders them some twenty times faster than the library, which is not even
+imported for them; tests compare both.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from svcd.templates.values import find, text_of, unknown_variable
 
 Render = Callable[[Mapping[str, Any], limits.Budget], str]
 
-# As svcd.schema.embedder_settings has it.
+# The same text as in svcd.schema.embedder_settings.
 _DEFAULT = ("{% for field in fields %}{% if field.is_searchable and field.value != nil %}"
             "{{ field.name }}: {{ field.value }}\n{% endif %}{% endfor %}")
 _VARIABLE = re.compile(r"\{\{[ \n]*((?!(?:true|false|nil|null|empty|blank)\b)[a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)*)[ \n]*\}\}",
@@ -22,19 +22,17 @@ _VARIABLE = re.compile(r"\{\{[ \n]*((?!(?:true|false|nil|null|empty|blank)\b)[a-
 
 
 def plain(text: str) -> Render | None:
-    """A function that renders this template; None: it needs the library."""
+    """Return a function that renders this template, or None if it needs the library."""
     if text == _DEFAULT:
         return _render_default
     if len(text) > limits.TEXT:
         return None
     pieces = _VARIABLE.split(text)  # text, path, text, path, ..., text
-    # `{{{ doc.a }}` is for the library: its output begins with the first two braces.
+    # `{{{ doc.a }}` needs the library: its output begins with the first two braces.
     if any("{{" in piece or "{%" in piece for piece in pieces[::2]) or any(piece.endswith("{") for piece in pieces[:-1:2]):
         return None
-    return _renderer(pieces[::2], [path.split(".") for path in pieces[1::2]])
+    texts, paths = pieces[::2], [path.split(".") for path in pieces[1::2]]
 
-
-def _renderer(texts: list[str], paths: list[list[str]]) -> Render:
     def render(variables: Mapping[str, Any], budget: limits.Budget) -> str:
         parts = [texts[0]]
         charge = budget.charge

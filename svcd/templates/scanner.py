@@ -1,6 +1,6 @@
-"""A look at the text of a template before the library reads it: limits, unclosed tags, and where a part is.
+"""Scan the text of a template before the library parses it: check limits and unclosed tags, and find the place of each part.
 
-It is linear in the length of the text, also for text made to be slow.
+The time is linear in the length of the text, also for hostile text.
 """
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _END_OF_RAW = re.compile(r"\{%-?\s*endraw\s*-?%\}")
 BLOCKS = frozenset({"capture", "case", "comment", "for", "if", "ifchanged", "tablerow", "unless"})
 
 
-# Members of documents may have the names of these words of the language, which its library does not take after a dot.
+# Members of documents may have the names of these keywords, which the library does not accept after a dot.
 _KEYWORD_MEMBER = re.compile(
     r"""("[^"]*"|'[^']*')|(?<!\.)\.\s*(and|as|blank|cols|contains|continue|else|empty|false|for|if|in|limit|nil|not|null|offset|or"""
     r"""|reversed|true|with)(?![\w-])""")
 
 
 class Part(NamedTuple):
-    """A tag or output. inner: from where to where between its delimiters; start: where its first word is.
+    """A tag or output. inner: begin and end of the text between its delimiters; start: offset of its first word.
 
-    name: of the tag, empty for an output.
+    name: name of the tag, empty for an output.
     """
 
     inner: tuple[int, int]
@@ -38,7 +38,7 @@ class Part(NamedTuple):
 
 
 def scan(text: str) -> list[Part]:
-    """All tags and outputs, except what is inside of `raw`.
+    """Return all tags and outputs, except those inside of `raw`.
 
     Raises TemplateError beyond the limits, and for a tag or output that is not closed.
     """
@@ -49,7 +49,7 @@ def scan(text: str) -> list[Part]:
     for part in parts:
         depth += (part.name in BLOCKS) - part.name.startswith("end")
         if depth > limits.NESTING:
-            raise located(text, part.start, f"more than {limits.NESTING} blocks in each other")
+            raise located(text, part.start, f"more than {limits.NESTING} nested blocks")
     return parts
 
 
@@ -74,7 +74,7 @@ def _parts(text: str) -> Iterator[Part]:
 
 
 def readable(text: str, parts: Sequence[Part]) -> str:
-    """The template for the library: `doc.limit` becomes `doc['limit']`."""
+    """Return the template for the library: `doc.limit` becomes `doc['limit']`."""
     pieces: list[str] = []
     position = 0
     for part in parts:
@@ -85,12 +85,12 @@ def readable(text: str, parts: Sequence[Part]) -> str:
 
 
 def readable_part(inner: str) -> str:
-    """One tag or output for the library."""
+    """Return one tag or output for the library."""
     return _KEYWORD_MEMBER.sub(lambda found: found[1] or f"['{found[2]}']", inner)
 
 
 def located(text: str, offset: int, reason: str) -> TemplateError:
-    """An error at this place of the text, with the line and a mark beneath it."""
+    """Return an error at this place of the text, with the line and a mark below it."""
     begin = text.rfind("\n", 0, offset) + 1
     end = text.find("\n", offset)
     line = text.count("\n", 0, begin) + 1

@@ -9,7 +9,7 @@ from svcd.templates.plain import Render, plain
 
 
 class Template:
-    """A parsed template. It may be rendered any number of times, in any thread. text: as it was given."""
+    """A parsed template. It may be rendered any number of times, in any thread. text: the given text."""
 
     __slots__ = ("_render", "text")
 
@@ -19,7 +19,7 @@ class Template:
 
     @classmethod
     def parse(cls, text: str) -> Template:
-        """Raises TemplateError."""
+        """Parse a template. Raises TemplateError."""
         render = plain(text)
         if render is None:
             from svcd.templates.language import parse  # 15 MB of memory that most templates do without
@@ -28,9 +28,9 @@ class Template:
         return cls(text, render)
 
     def render(self, variables: Mapping[str, Any], budget: Budget | None = None) -> str:
-        """The text for these variables (see svcd.templates.variables), not cut to any length.
+        """Return the text for these variables (see svcd.templates.variables) at its full length.
 
-        budget: what it may do, when it shares that with others. Raises TemplateError for a variable that does not exist, a
+        budget: the remaining work, if other templates share it. Raises TemplateError for a variable that does not exist, a
         filter that rejects its input, and beyond the limits of work, size and nesting (docs/templates.md#limits).
         """
         return self._render(variables, budget or Budget())

@@ -1,7 +1,7 @@
-"""Values in templates: how they are written, looked up and compared.
+"""Write, look up and compare values in templates.
 
-A value is JSON (None is `nil`), a range `(1..3)`, or one of the states EMPTY and BLANK, which stand for `empty` and `blank`.
-What goes through elements takes `charge`, which counts them (svcd.templates.limits).
+A value is JSON (None is `nil`), a range `(1..3)`, or one of the states EMPTY and BLANK, the values of `empty` and `blank`.
+Functions that iterate over elements take `charge`, which counts them (svcd.templates.limits).
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class State(Enum):
 
     EMPTY = "empty"
     BLANK = "blank"
-    MISSING = "missing"  # no value at all: what get() answers for an index that does not exist
+    MISSING = "missing"  # no value: the result of get() for an index that does not exist
 
 
 EMPTY, BLANK, MISSING = State.EMPTY, State.BLANK, State.MISSING
@@ -29,22 +29,22 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def is_array(value: Any) -> bool:
-    """True for arrays and ranges."""
+    """Return whether a value is an array or a range."""
     return isinstance(value, (list, tuple, range))
 
 
 def is_scalar(value: Any) -> bool:
-    """True for text, numbers and booleans."""
+    """Return whether a value is text, a number or a boolean."""
     return isinstance(value, (str, int, float))
 
 
 def is_truthy(value: Any) -> bool:
-    """All values except nil and false are true."""
+    """Return whether a value is neither nil nor false."""
     return value is not None and value is not False
 
 
 def type_name(value: Any) -> str:
-    """The word for its type in messages."""
+    """Return the name of a value's type for messages."""
     if value is None:
         return "nil"
     if isinstance(value, bool):
@@ -57,8 +57,8 @@ def type_name(value: Any) -> str:
 
 
 def text_of(value: Any, charge: Charge, depth: int = NESTING) -> str:
-    """The value as an output writes it: nil is nothing, elements of arrays and members of objects follow each other without
-    anything between them, numbers have no exponent. Raises TemplateError beyond the limits."""
+    """Return the text that an output writes: nothing for nil, elements of arrays and members of objects without separators,
+    numbers without exponent. Raises TemplateError beyond the limits."""
     if is_scalar(value) or value is None:
         return scalar_text(value)
     if isinstance(value, range):
@@ -79,7 +79,7 @@ def _deeper(depth: int) -> int:
 
 
 def scalar_text(value: str | float | None) -> str:
-    """text_of() for text, numbers, booleans and nil."""
+    """Return the output of text, numbers, booleans and nil."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -107,7 +107,7 @@ def _without_exponent(text: str) -> str:
 
 
 def source_of(value: Any) -> str:
-    """The value as messages show it: text in quotes, nil by its name, cut after SHOWN characters."""
+    """Return the text of a value for messages: text in quotes, nil by its name, cut after SHOWN characters."""
     shown = ""
     for part in _source_parts(value, NESTING):
         shown += part[:SHOWN + 1]
@@ -140,7 +140,8 @@ def _source_parts(value: Any, depth: int) -> Iterator[str]:
 
 
 def get(value: Any, index: Any) -> Any:
-    """An element of an array (from its end, if negative), a member of an object, or `size`, `first`, `last`; else MISSING."""
+    """Return an element of an array (from its end, if negative), a member of an object, `size`, `first` or `last`; else
+    MISSING."""
     if isinstance(value, Mapping):
         name = scalar_text(index)
         if name in value:
@@ -164,9 +165,9 @@ def _element(array: Sequence[Any], index: Any) -> Any:
 
 
 def find(root: Any, path: Sequence[Any]) -> Any:
-    """The value at a path; path[0] is the name of the variable whose value is root.
+    """Return the value at a path; path[0] is the name of the variable whose value is root.
 
-    Raises TemplateError with the indexes that there are.
+    Raises TemplateError with the existing indexes.
     """
     value = root
     for place in range(1, len(path)):
@@ -178,12 +179,12 @@ def find(root: Any, path: Sequence[Any]) -> Any:
 
 
 def unknown_variable(name: str) -> TemplateError:
-    """A variable that does not exist."""
+    """Return the error for a variable that does not exist."""
     return TemplateError(f"liquid: Unknown variable\n  with:\n    requested variable={name}\n")
 
 
 def unknown_index(path: Sequence[Any], place: int, parent: Any) -> TemplateError:
-    """An index that the value before it does not have. place: which one of the path."""
+    """Return the error for an index that does not exist in its parent. place: its place in the path."""
     if isinstance(parent, Mapping):
         available = ", ".join(parent)
     elif is_array(parent):
@@ -208,7 +209,8 @@ def _is_in_state(value: Any, state: State) -> bool:
 
 
 def equal(left: Any, right: Any, charge: Charge, depth: int = NESTING) -> bool:
-    """`==`. Numbers are compared by value; true equals all but nil and false. Raises TemplateError beyond the limits."""
+    """Evaluate `==`. Numbers are compared by value; true equals all except nil and false. Raises TemplateError beyond the
+    limits."""
     if isinstance(left, State) or isinstance(right, State):
         return _is_in_state(right, left) if isinstance(left, State) else _is_in_state(left, right)
     if left is None or right is None:
@@ -232,7 +234,7 @@ def equal(left: Any, right: Any, charge: Charge, depth: int = NESTING) -> bool:
 
 
 def order(left: Any, right: Any) -> int | None:
-    """-1, 0 or 1: less, equal or greater; None: they have no order."""
+    """Return -1, 0 or 1 for less, equal or greater; None for values without an order."""
     if isinstance(left, str) and isinstance(right, str):
         return (left > right) - (left < right)
     if isinstance(left, bool) or isinstance(right, bool):
@@ -243,7 +245,7 @@ def order(left: Any, right: Any) -> int | None:
 
 
 def contains(left: Any, right: Any, charge: Charge) -> bool:
-    """`contains`: part of a text, element of an array, name of a member. Raises TemplateError for nil and beyond the limits."""
+    """Evaluate `contains`: part of a text, element of an array, name of a member. Raises TemplateError for nil, beyond limits."""
     if is_scalar(left):
         text = scalar_text(left)
         charge(len(text) // 64)

@@ -9,11 +9,11 @@ HIDDEN = frozenset({"_vectors", "_geo", "_geojson"})
 
 
 def document_variables(document: Mapping[str, Any], is_searchable: Callable[[str], bool] = lambda name: True) -> dict[str, Any]:
-    """`doc` and `fields` for a document template.
+    """Return `doc` and `fields` for a document template.
 
-    document: its JSON value, members in the order in which they are stored. is_searchable: name of a field -> whether the
-    setting `searchableAttributes` has it (`settings.searchable.__contains__`); without an index all are.
-    `fields` has {name, value, is_searchable} of each member of the document, in its order.
+    document: its JSON value, members in their stored order. is_searchable: returns for the name of a field whether the setting
+    `searchableAttributes` has it (`settings.searchable.__contains__`); without an index always true.
+    `fields` has {name, value, is_searchable} for each member of the document, in its order.
     """
     visible = {name: value for name, value in document.items() if name not in HIDDEN}
     return {
@@ -23,10 +23,10 @@ def document_variables(document: Mapping[str, Any], is_searchable: Callable[[str
 
 
 def fragment_variables(document: Mapping[str, Any]) -> dict[str, Any]:
-    """`doc` alone, for an indexing fragment."""
+    """Return only `doc`, for an indexing fragment."""
     return {"doc": {name: value for name, value in document.items() if name not in HIDDEN}}
 
 
 def search_variables(q: str | None, media: Any = None) -> dict[str, Any]:
-    """`q` and `media` of a search query, for a search fragment; None: the query has no such member."""
+    """Return the given ones of `q` and `media` of a search query, for a search fragment."""
     return {name: value for name, value in (("q", q), ("media", media)) if value is not None}

@@ -362,7 +362,7 @@ def test_every_other_variable_of_the_reference_engine_is_named_too() -> None:
     assert warned_of({"MEILI_OPENAI_API_KEY": "secret", "MEILI_SUCH_THINGS": "secret", "MEILI_DB_PATH": "",
                       "MEILI_PORT_7700_TCP_ADDR": "10.0.0.1", "MEILISEARCH_HOST": "http://search.test"}) == [
         "the variable MEILI_OPENAI_API_KEY is ignored; svcd reads SVC_OPENAI_API_KEY",
-        "the variable MEILI_SUCH_THINGS is ignored; svcd reads variables SVC_*, and has none of this name"]
+        "the variable MEILI_SUCH_THINGS is ignored; svcd reads only variables SVC_*, and does not know this name"]
 
 
 @pytest.mark.parametrize("name", options.UNSUPPORTED)
@@ -380,7 +380,7 @@ def test_tuning_options_of_the_reference_engine_are_accepted_with_one_line() -> 
     environ = dict.fromkeys(options.VARIABLES_WITHOUT_EFFECT, "secret")
     config = load({"master_key": KEY, **flags}, environ)
     [words] = warnings(config, environ)
-    assert words.startswith("accepted without effect") and "secret" not in words
+    assert words.startswith("accepted but ignored") and "secret" not in words
     named = [BY_NAME[name].flag for name in flags] + sorted(environ)
     assert words.endswith(": " + ", ".join(named))
     assert warned_of({BY_NAME[name].variable: "0" for name in flags}) == []

@@ -68,7 +68,7 @@ def test_a_database_that_is_there_is_kept(tmp_path: Path, imports: Any, noun: st
 
 @each_noun
 def test_a_missing_file_is_rejected_or_ignored(tmp_path: Path, imports: Any, noun: str) -> None:
-    with pytest.raises(ConfigError, match=f"there is no {noun} .*--ignore-missing-{noun}"):
+    with pytest.raises(ConfigError, match=f"{noun} .* does not exist; .*--ignore-missing-{noun}"):
         start(tmp_path, noun, **{f"ignore_{noun}_if_db_exists": True})
     start(tmp_path, noun, **{f"ignore_missing_{noun}": True})
     assert imports == []

@@ -80,7 +80,7 @@ def test_each_wrong_value_is_one_line(name: str, capsys: pytest.CaptureFixture[s
     (["--db-path"], "requires an argument"),
     (["--no-analytics=1"], "does not take a value"),
     (["--env", "production"], "production requires a master key"),
-    (["--ssl-ocsp-path", "x"], "no OCSP stapling"),
+    (["--ssl-ocsp-path", "x"], "cannot staple OCSP responses"),
 ])
 def test_misuse_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*arguments) == command.STATUS_MISUSE

@@ -126,8 +126,8 @@ def test_a_malformed_file_says_where_and_keeps_what_stands_before(tmp_path):
 
 
 @pytest.mark.parametrize("named, words", [
-    ("nowhere.json", "does not exist; expected a file, a folder, FILE:TABLE"), ("a.txt", "its name tells no format"),
-    ("empty", "has no file that ends in"), ("films.db:x", "has no table x; its tables are: films"),
+    ("nowhere.json", "does not exist; expected a file, a folder, FILE:TABLE"), ("a.txt", "unknown format"),
+    ("empty", "does not contain a file with the extension"), ("films.db:x", "table x not found in"),
     ("films.db", "is an SQLite database; name one of its tables, FILE:TABLE: films.db:films$"),
     ("a.txt", "or FILE:TABLE of an SQLite database"), ("a.txt:films", "is not an SQLite database"), ("bad.ndjson.gz", "cannot be read"),
 ])
