@@ -105,7 +105,7 @@ class Instance:
 
 
 def queries_of(documents, title, sort):
-    """Searches that find something: whole words, beginnings of words, a typo, two words of which one is far, and a sort."""
+    """Return searches with hits: whole words, beginnings of words, a typo, two distant words, and a sort."""
     queries = [{"q": ""}, {"q": "", "sort": [f"{sort}:desc"]}]
     titled = [document for document in documents if len(str(document.get(title, "")).split()) > 1]
     for document in titled[:: max(1, len(titled) // 8)][:8]:
@@ -145,7 +145,7 @@ def difference(query, one, several):
 
 
 def compare(what, queries, ask_one, ask_several):
-    """Compare the answers to all queries; the number of those that differ."""
+    """Compare the answers to all queries; return the number of differing answers."""
     differing = 0
     for query in queries:
         found = difference(query, ask_one(query), ask_several(query))
@@ -157,7 +157,7 @@ def compare(what, queries, ask_one, ask_several):
 
 
 def without_one(whole, asked, name, queries, is_elsewhere, expected_code, most_s):
-    """Search while an instance does not answer: it must be named, and all hits of the others be there."""
+    """Search while an instance is down: the answer must name it, and contain all hits of the others."""
     differing, codes, longest = 0, set(), 0.0
     for query in queries:
         started = time.monotonic()
@@ -239,7 +239,7 @@ def main():
     parser.add_argument("--facet", action="append", default=[], help="an attribute whose values are counted; may be repeated")
     parser.add_argument("--sort", default="id", help="an attribute with another value in each document")
     parser.add_argument("--timeout", type=int, default=3, help="seconds that instances have to answer (default: 3)")
-    parser.add_argument("--rounds", type=int, default=0, help="measure how long searches take, each so many times")
+    parser.add_argument("--rounds", type=int, default=0, help="measure the time of searches, each repeated N times")
     command = shutil.which("svcd") or f"{sys.executable} -m svcd"
     parser.add_argument("--svcd", default=command, help="the command that starts svcd")
     options = parser.parse_args()

@@ -22,7 +22,7 @@ REMEMBERED = 10_000
 
 
 class Receiver(ThreadingHTTPServer):
-    """Listens for notices. secret: what the header Authorization must be, None if anything will do."""
+    """Listens for notices. secret: required value of the header Authorization, None to accept any value."""
 
     def __init__(self, host: str, port: int, secret: str | None) -> None:
         super().__init__((host, port), Handler)
@@ -32,7 +32,7 @@ class Receiver(ThreadingHTTPServer):
     def take(self, tasks: list[dict]) -> None:
         """Do the work: here, print each task once."""
         for task in tasks:
-            done = (task["uid"], task["finishedAt"])  # uids alone are not enough: those of a new database begin with 0
+            done = (task["uid"], task["finishedAt"])  # uids alone are not enough: the uids of a new database begin with 0
             if done in self.seen:
                 continue
             self.seen.append(done)
@@ -59,7 +59,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(401)
             return
         try:
-            # svcd sends it as it is; the reference engine packs it.
+            # svcd sends it uncompressed; the reference engine compresses it.
             text = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
             tasks = [json.loads(line) for line in text.splitlines()]
         except (OSError, EOFError, ValueError):
@@ -84,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8090, help="0 takes a free one")
-    parser.add_argument("--secret", help="what the header Authorization must be")
+    parser.add_argument("--secret", help="required value of the header Authorization")
     options = parser.parse_args()
     with Receiver(options.host, options.port, options.secret) as server:
         print(f"listening on http://{options.host}:{server.server_port}/", flush=True)

@@ -160,21 +160,15 @@ class SearchProcesses:
             if not self._is_auto:
                 pool.resize(self._most)
             while not self._stopping.is_set():
-                self._changed.wait(self._pause_s(pool))
+                sample_s = SAMPLE_S if self._is_auto and pool.size else None
+                self._changed.wait(LEAVING_S if pool.is_shrinking else sample_s)
                 self._changed.clear()
                 pool.adapt()
                 if self._is_auto and not self._stopping.is_set():
-                    pool.resize(self._wanted(pool))
+                    queues_up, self._queues_up = self._queues_up, False
+                    if queues_up and not pool.is_growing:  # start the next worker only when the last one serves
+                        pool.resize(self._demand.grow(time.monotonic()))
+                    else:
+                        pool.resize(self._demand.sample(pool.searches_under_way(), time.monotonic()))
         finally:
             pool.stop(self._grace_s)
-
-    def _pause_s(self, pool: SearchWorkerPool) -> float | None:
-        if pool.is_shrinking:
-            return LEAVING_S
-        return SAMPLE_S if self._is_auto and pool.size else None
-
-    def _wanted(self, pool: SearchWorkerPool) -> int:
-        queues_up, self._queues_up = self._queues_up, False
-        if queues_up and not pool.is_growing:  # start the next worker only when the last one serves: that may be enough
-            return self._demand.grow(time.monotonic())
-        return self._demand.sample(pool.searches_under_way(), time.monotonic())

@@ -71,10 +71,17 @@ class SearchWorker:
             configuration.parallel_searches, configuration.queue_size, configuration.drop_after_s,
             head_start_s=serving.HEAD_START_S,
         )
-        self._usage = _usage_counter() if configuration.counts_usage else None
+        self._usage: Usage | None = None
+        if configuration.counts_usage:
+            from svcd.analytics.collector import Usage  # loaded only if usage is reported
+
+            self._usage = Usage()
+        memory = memoryview(mmap.mmap(configuration.counters, 0))
+        begin = configuration.number * REGION_BYTES
+        traffic = SharedTraffic(memory[begin:begin + REGION_BYTES])
         keys = Keys(configuration.master_key, self._data_folder.keys)  # read from the file for each request: always current
         app = App(Services(
-            self._data_folder, keys, self._searches, usage=self._usage, traffic=_traffic(configuration),
+            self._data_folder, keys, self._searches, usage=self._usage, traffic=traffic,
             large_answers=ConcurrencyLimit(serving.MAX_LARGE_ANSWERS, "large answers"),
             waiting_writes=ConcurrencyLimit(serving.MAX_WAITING_WRITES, "requests that wait for a task"),
             make_embedders=lambda: serving.embedders(configuration.networks, configuration.embedding_cache),
@@ -147,18 +154,6 @@ def main(parent: int) -> None:
     _write({"ready": True})
     worker.serve()
     os._exit(0)  # an ordinary exit would wait for "svcd-commands", which blocks on the input
-
-
-def _usage_counter() -> Usage:
-    from svcd.analytics.collector import Usage  # loaded only where usage is reported
-
-    return Usage()
-
-
-def _traffic(configuration: WorkerConfiguration) -> SharedTraffic:
-    memory = memoryview(mmap.mmap(configuration.counters, 0))
-    begin = configuration.number * REGION_BYTES
-    return SharedTraffic(memory[begin:begin + REGION_BYTES])
 
 
 def _direct_log(text: str) -> None:

@@ -68,8 +68,11 @@ def _hit(hit: Mapping[str, Any]) -> str:
     score = f"  {output.styled(format(hit['_rankingScore'], '.3f'), 'good')}" if "_rankingScore" in hit else ""
     lines = [output.styled(_marked(formatted.pop(title)) if title else "{}", "bold") + score]
     lines += [f"  {output.styled(name, 'name')}: {_marked(value)}" for name, value in formatted.items()]
-    lines += [f"  {output.styled(rule, 'faint')}: {_reason(detail)}"
-              for rule, detail in hit.get("_rankingScoreDetails", {}).items()]
+    for rule, detail in hit.get("_rankingScoreDetails", {}).items():
+        reason = str(detail) if not isinstance(detail, dict) else ", ".join(
+            f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in detail.items() if name != "order")
+        lines.append(f"  {output.styled(rule, 'faint')}: {reason}")
     return "\n".join(lines)
 
 
@@ -103,10 +106,3 @@ def _marked(text: str) -> str:
         found, _, after = piece.partition(_CLOSE)
         rest.append(output.styled(found, "found") + after)
     return "".join((pieces[0], *rest))
-
-
-def _reason(detail: Any) -> str:
-    if not isinstance(detail, dict):
-        return str(detail)
-    return ", ".join(f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
-                     for name, value in detail.items() if name != "order")

@@ -217,7 +217,10 @@ def _assign_last(runtime: Interpreter, last: Step, target: Value, place: Place, 
     elif kind is list:
         _number(key, len(target), last.position)
     elif kind is str and type(key) is int:
-        _assign_character(runtime, target, place, key, value, last.position)
+        at = _number(key, len(target), last.position, is_text=True) % len(target)
+        if type(value) is not Char:
+            raise mismatch(value, "char").at(last.position)
+        store(place, runtime.new_text(target[:at] + value + target[at + 1:]))
         return
     elif type(key) is str:
         raise FunctionError(f"No writable property '{key}' - a setter is not registered for type '{type_name(target)}' "
@@ -230,13 +233,5 @@ def _assign_last(runtime: Interpreter, last: Step, target: Value, place: Place, 
     else:
         held = target.get(key) if kind is dict else target[key]
         target[key] = join(held, (target, key, None), value)
-
-
-def _assign_character(runtime: Interpreter, text: str, place: Place, key: int, value: Value,
-                      position: Position) -> None:
-    at = _number(key, len(text), position, is_text=True) % len(text)
-    if type(value) is not Char:
-        raise mismatch(value, "char").at(position)
-    store(place, runtime.new_text(text[:at] + value + text[at + 1:]))
 
 

@@ -303,7 +303,7 @@ def _join(runtime: Runtime, array: Array, between: str = "") -> str:
     return runtime.new_text(between.join(array))
 
 
-def _elements() -> Iterator[Builtin]:
+def _array_rows() -> Iterator[Builtin]:
     yield pure("len", (list,), lambda runtime, array: len(array))
     yield pure("is_empty", (list,), lambda runtime, array: not array)
     yield pure("get", (list, int), _get)
@@ -318,9 +318,6 @@ def _elements() -> Iterator[Builtin]:
     yield changing("shift", (list,), _shift)
     yield changing("remove", (list, int), _remove)
     yield changing("clear", (list,), lambda runtime, array: array.clear())
-
-
-def _parts() -> Iterator[Builtin]:
     yield pure("extract", (list, int), _extract)
     yield pure("extract", (list, int, int), _extract)
     yield pure("extract", (list, Range), _extract_range)
@@ -333,9 +330,6 @@ def _parts() -> Iterator[Builtin]:
         yield changing(name, (list, int, int), partial(_cut_span, keeps=keeps))
         yield changing(name, (list, Range), partial(_cut_range, keeps=keeps))
         yield changing(name, (list, FnPointer), partial(_cut_chosen, keeps=keeps))
-
-
-def _questions() -> Iterator[Builtin]:
     for name, act in (("filter", _filter), ("map", _map), ("find", _find), ("some", _some),
                       ("find_map", _find_map), ("all", _all), ("index_of", _position), ("reduce", _reduce),
                       ("reduce_rev", _reduce_rev)):
@@ -348,9 +342,6 @@ def _questions() -> Iterator[Builtin]:
     yield pure("reduce_rev", (list, FnPointer, ANY), _reduce_rev)
     yield changing("for_each", (list, FnPointer), _for_each)
     yield pure("zip", (list, list, FnPointer), _zip)
-
-
-def _orders() -> Iterator[Builtin]:
     yield changing("sort", (list,), _in_place(_order))
     yield changing("sort", (list, FnPointer), _in_place(_order_by))
     yield changing("sort_by", (list, FnPointer), _in_place(_order_by))
@@ -367,7 +358,7 @@ def _orders() -> Iterator[Builtin]:
     yield pure("join", (list, str), _join)
 
 
-ARRAY_BUILTINS = (*_elements(), *_parts(), *_questions(), *_orders())
+ARRAY_BUILTINS = tuple(_array_rows())
 
 
 # Object maps
@@ -427,7 +418,7 @@ def _to_json(runtime: Runtime, members: Map) -> str:
     return runtime.new_text(text)
 
 
-def _map_builtins() -> Iterator[Builtin]:
+def _map_rows() -> Iterator[Builtin]:
     yield pure("len", (dict,), lambda runtime, members: len(members))
     yield pure("is_empty", (dict,), lambda runtime, members: not members)
     yield pure("get", (dict, str), lambda runtime, members, name: members.get(name))
@@ -443,9 +434,6 @@ def _map_builtins() -> Iterator[Builtin]:
     yield changing("drain", (dict, FnPointer), _remover(False))
     yield changing("retain", (dict, FnPointer), _remover(True))
     yield pure("to_json", (dict,), _to_json)
-
-
-def _range_rows() -> Iterator[Builtin]:
     yield pure("start", (Range,), lambda runtime, numbers: numbers.start)
     yield pure("end", (Range,), lambda runtime, numbers: numbers.end)
     yield pure("is_inclusive", (Range,), lambda runtime, numbers: numbers.is_inclusive)
@@ -453,5 +441,5 @@ def _range_rows() -> Iterator[Builtin]:
     yield pure("is_empty", (Range,), lambda runtime, numbers: not numbers.values())
 
 
-MAP_BUILTINS = (*_map_builtins(), *_range_rows())
+MAP_BUILTINS = tuple(_map_rows())
 PROPERTIES = {list: ("len", "is_empty"), Range: ("start", "end", "is_inclusive", "is_exclusive", "is_empty")}

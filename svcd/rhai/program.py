@@ -7,6 +7,7 @@ I/O and no clock.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from svcd.rhai.compiler import Compiler
@@ -45,7 +46,9 @@ class Program:
         if context is not None:
             frame[self._context] = Cell(context, is_constant=True)
         try:
-            self._run(frame)
+            self._machine.reset()
+            with suppress(ReturnSignal, ExitSignal):
+                self._body(frame)
             # A second `let doc` shadows the first, unless it was not executed.
             after = next(frame[slot].value for slot in self._documents if frame[slot] is not None)
             if after is not None and type(after) is not dict:
@@ -54,10 +57,3 @@ class Program:
             return edited
         except RecursionError:
             raise FunctionError("Stack overflow", is_limit=True) from None
-
-    def _run(self, frame: Frame) -> None:
-        self._machine.reset()
-        try:
-            self._body(frame)
-        except (ReturnSignal, ExitSignal):
-            pass

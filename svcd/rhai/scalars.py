@@ -199,7 +199,7 @@ def _truncate(runtime: Runtime, text: str, length: int) -> Change:
     return runtime.new_text(text[:max(length, 0)]), None
 
 
-def _text_rows() -> Iterator[Builtin]:
+def _string_rows() -> Iterator[Builtin]:
     yield pure("len", (str,), lambda runtime, text: len(text))
     yield pure("is_empty", (str,), lambda runtime, text: not text)
     yield pure("bytes", (str,), lambda runtime, text: len(runtime.new_text(text).encode()))
@@ -221,9 +221,6 @@ def _text_rows() -> Iterator[Builtin]:
     yield pure("to_lower", (str,), _letters(str.lower))
     yield pure("to_upper", (Char,), _of_character(str.upper))
     yield pure("to_lower", (Char,), _of_character(str.lower))
-
-
-def _search_rows() -> Iterator[Builtin]:
     for kind in _KINDS:
         yield pure("starts_with", (str, kind), _starts_with)
         yield pure("ends_with", (str, kind), _ends_with)
@@ -233,9 +230,6 @@ def _search_rows() -> Iterator[Builtin]:
         yield pure("split", (str, kind, int), _split)
         yield pure("split_rev", (str, kind), _split_rev)
         yield pure("split_rev", (str, kind, int), _split_rev)
-
-
-def _changing_rows() -> Iterator[Builtin]:
     yield replacing("make_upper", (str,), _making(str.upper))
     yield replacing("make_lower", (str,), _making(str.lower))
     yield replacing("make_upper", (Char,), lambda runtime, each: (_of_character(str.upper)(runtime, each), None))
@@ -256,9 +250,6 @@ def _changing_rows() -> Iterator[Builtin]:
         yield replacing("pad", (str, int, kind), _pad)
         for other in _KINDS:
             yield replacing("replace", (str, kind, other), _replace)
-
-
-def _of_all() -> Iterator[Builtin]:
     yield pure("to_string", (ANY,), lambda runtime, value: runtime.to_text(value))
     yield pure("to_debug", (ANY,), lambda runtime, value: runtime.to_text(value, is_bare=False))
     yield pure("print", (ANY,), lambda runtime, value: None)
@@ -273,7 +264,7 @@ def _parse_json(runtime: Runtime, text: str) -> Value:
         raise FunctionError(f"Syntax error: {error}") from None
 
 
-STRING_BUILTINS = (*_text_rows(), *_search_rows(), *_changing_rows(), *_of_all())
+STRING_BUILTINS = tuple(_string_rows())
 
 
 # Numbers: rounding, roots, conversions
@@ -377,7 +368,7 @@ def _range(runtime: Runtime, start: int, end: int, step: int = 1) -> Range:
     return Range(start, end, step=step)
 
 
-def _of_integers() -> Iterator[Builtin]:
+def _number_rows() -> Iterator[Builtin]:
     yield pure("abs", (int,), _absolute)
     yield pure("is_odd", (int,), lambda runtime, number: number % 2 == 1)
     yield pure("is_even", (int,), lambda runtime, number: number % 2 == 0)
@@ -390,9 +381,6 @@ def _of_integers() -> Iterator[Builtin]:
     yield pure("range", (int, int), _range)
     yield pure("range", (int, int, int), _range)
     yield pure("range", (Range, int), lambda runtime, numbers, step: _range(runtime, numbers.start, numbers.end, step))
-
-
-def _of_floats() -> Iterator[Builtin]:
     yield pure("abs", (float,), lambda runtime, number: abs(number))
     yield pure("to_int", (float,), _to_int)
     yield pure("to_float", (float,), lambda runtime, number: number)
@@ -404,9 +392,6 @@ def _of_floats() -> Iterator[Builtin]:
     yield pure("is_nan", (float,), lambda runtime, number: math.isnan(number))
     yield pure("is_finite", (float,), lambda runtime, number: math.isfinite(number))
     yield pure("is_infinite", (float,), lambda runtime, number: math.isinf(number))
-
-
-def _curves() -> Iterator[Builtin]:
     for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh",
                  "sqrt", "exp"):
         yield pure(name, (float,), _curve(getattr(math, name)))
@@ -419,9 +404,6 @@ def _curves() -> Iterator[Builtin]:
     yield pure("log", (float, float), _curve(math.log, -math.inf))
     yield pure("PI", (), lambda runtime: math.pi)
     yield pure("E", (), lambda runtime: math.e)
-
-
-def _of_both() -> Iterator[Builtin]:
     for kind in (int, float):
         yield pure("sign", (kind,), _sign)
         yield pure("is_zero", (kind,), lambda runtime, number: number == 0)
@@ -435,7 +417,7 @@ def _of_both() -> Iterator[Builtin]:
     yield pure("parse_float", (str,), _parse_float)
 
 
-NUMBER_BUILTINS = (*_of_integers(), *_of_floats(), *_curves(), *_of_both())
+NUMBER_BUILTINS = tuple(_number_rows())
 PROPERTIES = {
     str: ("len", "is_empty", "chars", "bytes"),
     int: ("is_odd", "is_even", "is_zero"),

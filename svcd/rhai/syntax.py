@@ -311,13 +311,10 @@ class Scope:
         if name not in self._captured and self._outer:
             outer = self._outer.find(name, position)
             if outer is not None:
-                self._capture(name, outer, position)
+                self._captured[name] = self.slots
+                self.captures.append((outer, self.slots, name, position))
+                self.slots += 1
         return self._captured.get(name)
-
-    def _capture(self, name: str, outer: int, position: Position) -> None:
-        self._captured[name] = self.slots
-        self.captures.append((outer, self.slots, name, position))
-        self.slots += 1
 
     def is_constant(self, name: str) -> bool:
         """Return whether the variable was declared with `const`."""
