@@ -80,7 +80,7 @@ def test_verify_finds_nothing_in_a_sound_folder_and_damage_in_each_kind_of_file(
     for change, words in (
         ("UPDATE documents SET json = '{' WHERE docid = 1", "differs from its checksum"),
         ("UPDATE forward_index SET words = (SELECT words FROM forward_index WHERE docid = 3) WHERE docid = 2", "forward_index has the row"),
-        ("DELETE FROM prefix_postings WHERE letter = 'f'", "prefix_postings has the row"),
+        ("DELETE FROM prefix_postings WHERE letter = 'f'", "prefix_postings has no further row"),
         ("UPDATE meta SET value = x'' WHERE key = 'docids'", "the set of all documents differs"),
         ("DELETE FROM forward_index WHERE docid = 4", "forward_index has the row"),
         ("UPDATE terms_data SET block = zeroblob(length(block)) WHERE id > 10", "FTS5 table terms"),

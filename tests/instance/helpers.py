@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 import fcntl
-import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
+from svcd.index.connections import open_writer
 from svcd.instance.instance import Instance
 
 
@@ -17,5 +17,5 @@ def unlock(instance: Instance) -> None:
 
 def execute(instance: Instance, sql: str, values: Sequence[Any] = ()) -> list[Any]:
     """Run a statement on instance.sqlite over a connection of its own; its rows."""
-    with closing(sqlite3.connect(instance.path / "instance.sqlite", isolation_level=None)) as connection:
+    with closing(open_writer(instance.path / "instance.sqlite")) as connection:
         return connection.execute(sql, values).fetchall()

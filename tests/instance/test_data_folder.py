@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from svcd.base.errors import ApiError
+from svcd.index.connections import open_writer
 from svcd.instance.data_folder import DataFolderReader, IndexRow
 from svcd.instance.instance import Instance
 
@@ -34,9 +36,8 @@ def library(instance: Instance) -> Iterator[DataFolderReader]:
 
 
 def create(instance: Instance, index_uid: str, uuid: str) -> None:
-    with sqlite3.connect(instance.path / "instance.sqlite") as connection:
+    with closing(open_writer(instance.path / "instance.sqlite")) as connection:
         instance.create_index(connection, IndexRow(index_uid, uuid, 1, 1))
-    connection.close()
 
 
 def test_it_sees_what_was_committed(instance: Instance, library: DataFolderReader) -> None:

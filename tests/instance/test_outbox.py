@@ -228,7 +228,7 @@ def test_the_next_notice_is_found_at_once_after_many_given_up(instance: Instance
     register(instance, "a")
     end(instance, 0)
     execute(instance, "WITH RECURSIVE more(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM more WHERE n < 20000) "
-                             "INSERT INTO notices SELECT n, n, 1, 1, 1, 1 FROM more")
+                             "INSERT INTO notices(number, batch_uid, tasks, length, stored, ended_at) SELECT n, n, 1, 1, 1, 1 FROM more")
     execute(instance, "INSERT INTO outbox(webhook, number, given_up_at) SELECT 'a', number, "
                              "CASE WHEN number < 20000 THEN ? END FROM notices WHERE number > 1", (quantities.now(),))
     instance.outbox.mark_delivered("a", head(instance, "a"))

@@ -2,8 +2,7 @@
 
 1. A module imports from the rows above its own, and from its own package.
 2. Every module and package stands on a row.
-3. No group of modules imports each other, also not by imports inside functions or for type checkers, except KNOWN_CYCLES,
-   which may only shrink.
+3. No modules import each other in a circle, also not by imports inside functions or for type checkers.
 """
 from __future__ import annotations
 
@@ -21,12 +20,6 @@ MODULES = {".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removes
            for path in ROOT.rglob("*.py")}
 # The package itself (version and layers, imports nothing) and the door of `python -m svcd`.
 OUTSIDE = {"svcd", "svcd.__main__"}
-# Groups of modules that import each other. None may be added; whoever breaks one takes it out.
-KNOWN_CYCLES = {
-    frozenset(("cluster.log", "cluster.nats", "cluster.rqlite")),
-    frozenset(("http.connection", "http.server", "http.worker_sharing")),
-    frozenset(("tasks.indexing", "tasks.rule_changes")),
-}
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -72,7 +65,7 @@ def test_every_module_stands_on_a_row() -> None:
 def test_there_is_no_cycle() -> None:
     graph = {module: {name for name in imports(path) if name != module and name in MODULES} for module, path in MODULES.items()}
     found = {frozenset(name.removeprefix("svcd.") for name in group) for group in cycles(graph)}
-    assert found == KNOWN_CYCLES, "a new cycle, or one less: then take it out of KNOWN_CYCLES"
+    assert found == set()
 
 
 def test_cycles_are_found_whole() -> None:
