@@ -166,7 +166,8 @@ def value(source: str, at: int) -> tuple[Token, int]:
         fail(_RESERVED.format(name=text), rest(source, start))
     if text in KEYWORDS:
         raise _no_value(source, start, is_keyword=True)
-    return Token(text, source, start, found.end()), blanks(source, found.end()).end()  # type: ignore[union-attr]
+    after = blanks(source, found.end()).end()  # type: ignore[union-attr]  # matches anywhere
+    return Token(text, source, start, found.end()), after
 
 
 def _no_value(source: str, start: int, is_keyword: bool = False) -> NoValue:

@@ -23,9 +23,11 @@ import brotli
 import pytest
 
 from svcd.api.app import ROUTES
+from svcd.api.bodies import MAX_SEARCH_VALUES
 from svcd.api.openapi import operation_id
 from svcd.api.routes import Fields, Route, Value
 from svcd.base.errors import ERRORS
+from svcd.validation import bounds
 from tests.support.daemon import Daemon, Reply, memory_watched
 from tests.support.pace import is_within
 
@@ -212,9 +214,9 @@ def test_nested_objects_are_refused_at_any_depth(daemon: Daemon, method: str, pa
 
 
 LONG_LISTS = {
-    "sorts": {"sort": ["id:asc", "id:desc"] * 3000},
-    "points": {"sort": [f"_geoPoint({n % 90},{n % 180}):asc" for n in range(5000)]},
-    "members": {"fields": ["title", *(f"a.b{n}" for n in range(200_000))]},
+    "sorts": {"sort": ["id:asc", "id:desc"] * (bounds.SORT.most // 2)},
+    "points": {"sort": [f"_geoPoint({n % 90},{n % 180}):asc" for n in range(bounds.SORT.most)]},
+    "members": {"fields": ["title", *(f"a.b{n}" for n in range(bounds.NAMES.most - 1))]},
 }
 
 
@@ -237,7 +239,7 @@ MANY_VALUES = {"numbers": b"0,", "texts": b'"ab",', "objects": b'{"a":1},', "lis
 
 @pytest.mark.parametrize("unit", MANY_VALUES.values(), ids=MANY_VALUES)
 @pytest.mark.parametrize(("method", "path", "most"), [
-    ("POST", "/indexes/films/search", 1_000_000), ("PUT", "/indexes/films/settings/stop-words", 1_000_000),
+    ("POST", "/indexes/films/search", MAX_SEARCH_VALUES), ("PUT", "/indexes/films/settings/stop-words", 1_000_000),
     ("POST", f"{DOCUMENTS}/delete-batch", 2_000_000)])
 def test_millions_of_values_are_refused_before_they_are_built(
         daemon: Daemon, method: str, path: str, most: int, unit: bytes) -> None:
@@ -285,7 +287,7 @@ def test_a_csv_of_empty_lines_is_skipped(daemon: Daemon, end: bytes) -> None:
 
 @pytest.mark.parametrize("words", ["star wa ", "x", "日本", "Ա ", "كتاب "], ids=ascii)
 def test_a_query_of_megabytes_is_read_as_far_as_it_counts(daemon: Daemon, words: str) -> None:
-    text = words * (5 * MB // len(words.encode()))
+    text = words * (bounds.TEXT.most // len(words))
     with memory_watched(daemon) as memory:
         reply = daemon.call("POST", "/indexes/films/search", json.dumps({"q": text}, ensure_ascii=False).encode())
     assert reply.status == 200 and is_within(reply.seconds, SOON_S)
