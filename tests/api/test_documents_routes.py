@@ -327,6 +327,12 @@ def test_a_deletion_without_a_body_needs_no_type(films, headers) -> None:
     assert films.send("DELETE", "/indexes/films/documents", b"", headers).status == 202
 
 
+@pytest.mark.parametrize("content", [b"null", b'""', b" null\n"])
+def test_an_empty_value_needs_no_type(films, content) -> None:
+    """The Python client sends `null` with each deletion."""
+    assert films.send("DELETE", "/indexes/films/documents/1", content, {"content-length": str(len(content))}).status == 202
+
+
 def test_a_body_with_a_type_is_ignored_where_none_is_read(films) -> None:
     headers = {"content-type": "text/plain", "content-length": "2"}
     assert films.send("DELETE", "/indexes/films/documents/1", b"{}", headers).status == 202
