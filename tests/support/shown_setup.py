@@ -28,7 +28,7 @@ class Clone(Reader):
     def __init__(self, folder: Path, port: int, variables: Mapping[str, str]) -> None:
         folder.mkdir(exist_ok=True)
         super().__init__(folder, port, {"PYTHONUNBUFFERED": "1", **variables, "PYTHONPATH": ""})
-        for name in ("Makefile", "pyproject.toml", "tests"):
+        for name in ("Makefile", "pyproject.toml", "requirements-dev.txt", "tests"):
             (folder / name).symlink_to(ROOT / name)
         for name in ("dist", "root/etc/systemd/system", "root/opt", "root/usr/local/bin"):
             (folder / name).mkdir(parents=True)
