@@ -81,7 +81,7 @@ def written(daemon: Daemon, number: int) -> float:
 
 def test_a_long_import_delays_no_other_index(tmp_path: Path, amount: Callable[[int, int], int], figure: Callable[..., None]) -> None:
     films = Films(amount(3_000_000, 100_000_000))
-    with running(tmp_path) as daemon:
+    with running(tmp_path, "--parallel-batches-after", "0") as daemon:
         alone = sorted(written(daemon, number) for number in range(20))
         imported = daemon.call("POST", "/indexes/films/documents", films.body("ndjson"), {"content-type": "application/x-ndjson"}, 300)
         beside = []
@@ -90,7 +90,7 @@ def test_a_long_import_delays_no_other_index(tmp_path: Path, amount: Callable[[i
             time.sleep(0.05)
         beside.sort()
         delay = beside[len(beside) // 2] - alone[len(alone) // 2]
-        figure("a write is delayed by an import into another index, median", delay * 1000, "ms", limit="under 100 ms")
+        figure("a write is delayed by an import into another index, median", delay * 1000, "ms", limit="under 100 ms without ordering")
         figure("the same, 95th percentile", (beside[len(beside) * 95 // 100] - alone[len(alone) // 2]) * 1000, "ms")
         assert is_within(delay, DELAY_S)
         assert json.loads(daemon.call("GET", "/indexes/films/stats").body)["numberOfDocuments"] == films.count

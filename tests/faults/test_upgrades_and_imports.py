@@ -250,7 +250,8 @@ def test_a_damaged_index_does_not_keep_others_from_an_upgrade(tmp_path: Path, mo
     _second_format(monkeypatch)
     with closing(Instance(harness.path)) as instance:
         assert len(instance.list_indexes()[0]) == 2
-    with closing(IndexWriter(harness.instance.index_path(instance.require_index("empty").uuid))) as writer:
+        empty = instance.require_index("empty").uuid
+    with closing(IndexWriter(harness.instance.index_path(empty))) as writer:
         assert writer.number_of_documents == 0
 
 
