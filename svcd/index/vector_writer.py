@@ -212,18 +212,17 @@ class VectorWriter:
         before = {key: (_kinds(origin, length, fragments), 0 if origin >> LENGTH_SHIFT else length // size)
                   for key, origin, fragments, length in self._states(row.number, docids)}
         removed: list[tuple[int]] = []
-        written: list[tuple[int, int, bytes | None, bytes]] = []
+        written: list[tuple[int, StoredVectors]] = []
         for docid in docids:
             entry, key = entries[docid], row_id(row.number, docid)
             kinds, count = before.get(key, (_NO_KINDS, 0))
             if entry is not None:
-                stored = stored_bytes(entry.vectors, row.is_quantized)
-                written.append((key, entry.origin(row.dimensions), entry.fragments, stored))
+                written.append((docid, entry))
             elif key in before:
                 removed.append((key,))
             self._place(row, docid, kinds, count, entry)
         self._connection.executemany("DELETE FROM document_vectors WHERE id = ?", removed)
-        self._connection.executemany(_PUT, [(*row, row_checksum(*row)) for row in written])
+        self._put_entries(row, written)
         if self._gathered > _MOST_GATHERED:
             self.flush()
 
