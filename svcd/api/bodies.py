@@ -5,7 +5,6 @@ A parsed body takes many times its size in memory, so the number of values is li
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from svcd.base import json_text
@@ -29,9 +28,20 @@ def read_body(request: Request) -> bytes:
 
 def json_value(content: bytes, most: int = MAX_VALUES) -> Any:
     """The value in a body. Raises malformed_payload, payload_too_large."""
-    with json_errors_as_api_errors():
+    try:
         check_size(content, most)
         return json_text.loads(content)
+    except JsonError as error:
+        raise malformed(error) from None
+
+
+def malformed(error: JsonError) -> ApiError:
+    """The error for a syntax error.
+
+    Not a context manager: if `__exit__` replaces an exception, Python 3.13 keeps the first one in a cycle until the collector
+    runs, and with its frames the body.
+    """
+    return ApiError("malformed_payload", f"The json payload provided is malformed. `{error}`.")
 
 
 def check_size(content: bytes, most: int) -> None:
@@ -39,15 +49,6 @@ def check_size(content: bytes, most: int) -> None:
     if not json_text.has_at_most(content, most):
         raise ApiError("payload_too_large", "The provided payload reached the size limit. The maximum accepted number "
                                             f"of values in a payload of this kind is {most}.")
-
-
-@contextmanager
-def json_errors_as_api_errors() -> Iterator[None]:
-    """Turn a JsonError into malformed_payload."""
-    try:
-        yield
-    except JsonError as error:
-        raise ApiError("malformed_payload", f"The json payload provided is malformed. `{error}`.") from None
 
 
 # Bodies that must be a list. As serde_json does, errors name the value found and its position: clients expect these messages.
@@ -67,7 +68,7 @@ def read_sequence(request: Request, most: int) -> Iterator[list[Any]]:
     if subtype != "json" and not subtype.endswith("+json"):
         raise ApiError("unsupported_media_type", "Content type error")
     content = read_body(request)
-    with json_errors_as_api_errors():
+    try:
         start = len(content) - len(content.lstrip(_BLANKS))
         if content[start:start + 1] not in (b"[", b""):
             raise _no_sequence(content, start)
@@ -78,6 +79,8 @@ def read_sequence(request: Request, most: int) -> Iterator[list[Any]]:
         except ValueError:
             pass
         raise json_text.fault_in(content) or ValueError("the scanner accepts a text that the decoder rejects")
+    except JsonError as error:
+        raise malformed(error) from None
 
 
 def _portions(text: str) -> Iterator[list[Any]]:
