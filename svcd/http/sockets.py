@@ -360,8 +360,8 @@ class SelectorWatch:
             if not self._ready:
                 return -1
             descriptor = self._ready.popleft()
-        if descriptor != self._closed_reader:
-            self.disarm(descriptor)
+            if descriptor != self._closed_reader:
+                self.disarm(descriptor)  # before another thread selects, which would report it again
         return descriptor
 
     def ready(self) -> list[int]:

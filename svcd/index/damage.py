@@ -170,7 +170,10 @@ def _decoding_faults(connection: sqlite3.Connection, everything: DocIds) -> Iter
         yield from _decoded(f"the row of document {docid} in forward_index", _forward_rows, text)
     for docid, text in connection.execute("SELECT docid, field_values FROM document_values"):
         yield from _decoded(f"the row of document {docid} in document_values", json.loads, text)
-    connection.execute("SELECT sum(doc), sum(cnt) FROM vocabulary").fetchone()  # reads all lists of FTS5
+    try:
+        connection.execute("SELECT sum(doc), sum(cnt) FROM vocabulary").fetchone()  # reads all lists of FTS5
+    except sqlite3.DatabaseError as error:
+        yield f"the FTS5 table terms cannot be read: {error}"
 
 
 def _forward_rows(text: bytes) -> Any:

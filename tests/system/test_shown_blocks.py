@@ -76,7 +76,7 @@ def test_python_prints_what_is_shown(page: Path) -> None:
     shown = "\n".join(block.text for block in of_kind("pycon") if block.page == page)
     found = doctest.DocTestParser().get_doctest(shown, {}, page.name, str(page), 0)
     said: list[str] = []
-    doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(found, out=said.append)
+    doctest.DocTestRunner(verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE).run(found, out=said.append)
     assert found.examples and said == [], "".join(said)
 
 
