@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from svcd.schema.ranking_rules import RULE_NAMES
 from svcd.validation.names import LOCALES
 
 State = dict[str, Any]  # figure -> its state so far, by its kind; JSON values, so that processes can exchange it
@@ -137,7 +138,7 @@ _DISTRIBUTIONS = frozenset("""
 """.split())
 _PROVIDERS = frozenset(
     "aws azure cloudron digitalocean fly gcp heroku hetzner koyeb linode northflank ovh railway render scaleway vultr".split())
-_RULES = frozenset("words typo proximity attribute attributeRank wordPosition sort exactness asc desc".split())
+_RULES = frozenset((*RULE_NAMES, "asc", "desc"))
 _SOURCES = frozenset("openAi huggingFace ollama userProvided rest composite".split())
 _EXTREMES = ("max", "min", "avg")
 # Models of chats that are told apart, by the beginnings of their names; the names themselves are free text.

@@ -20,8 +20,7 @@ from svcd.base.json_text import loads
 from svcd.chat.sources import SourceError
 from svcd.chat.tools import Call, SearchableIndex
 from svcd.chat.turn import Found
-from svcd.facets.distribution import frequent_values
-from svcd.facets.fields import selected_fields
+from svcd.facets.distribution import frequent_values, selected_fields
 from svcd.filters.evaluation import filter_docids
 from svcd.instance.data_folder import is_hidden
 from svcd.schema.attributes import WILDCARD

@@ -90,7 +90,7 @@ def _sent_query(query: NetworkQuery, place: int, federation: Federation) -> dict
     options = {"weight": query.indexed.weight, "remote": None, "queryPosition": place}
     condition = None
     if query.indexed.query.filter is not None:
-        from svcd.filters.canonical_text import canonical_text
+        from svcd.filters.tree import canonical_text
 
         # It includes the filter of the tenant token, and no joins, which this instance has resolved.
         condition = canonical_text(query.indexed.query.filter)

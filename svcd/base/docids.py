@@ -24,14 +24,14 @@ import os
 import re
 import struct
 import sys
+from array import array
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from operator import lt
 from typing import TYPE_CHECKING, Any
 
 from svcd.base import plain_bitmaps
-from svcd.base.integer_bitmaps import THICK
-from svcd.base.roaring_format import StoredContainer, has_needless_runs, joined, stored_containers
+from svcd.base.roaring_format import THICK, StoredContainer, has_needless_runs, joined, stored_containers
 
 # The first version that detects damaged bytes, also in a memoryview; before 1.0.2 such bytes could crash the process.
 _OLDEST = (1, 0, 3)
@@ -130,8 +130,29 @@ def _canonical(docids: DocIds) -> bytes:
     return DocIds(docids.to_array()).serialize() if has_needless_runs(stored) else stored
 
 
-# Operations that are faster than methods of the class
+# Arrays of numbers on disk: little-endian on every machine
 
+_IS_BIG = sys.byteorder == "big"
+
+
+def numbers_of(typecode: str, stored: bytes) -> array[Any]:
+    """Return the numbers from the bytes of bytes_of(). Raises ValueError if the last number is cut off."""
+    numbers: array[Any] = array(typecode)
+    numbers.frombytes(stored)
+    if _IS_BIG:
+        numbers.byteswap()
+    return numbers
+
+
+def bytes_of(numbers: array[Any]) -> bytes:
+    """Return the numbers of an array as bytes."""
+    if _IS_BIG:
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+# Operations that are faster than methods of the class
 
 def first(docids: DocIds, count: int) -> list[int]:
     """Return the `count` smallest docids, ascending; all if the set has fewer."""

@@ -17,302 +17,108 @@ SYSTEM = "system"
 DOCUMENTATION = "https://docs.svc.com/errors"
 DOCUMENTATION_VARIABLE = "SVC_ERROR_DOCS_URL"
 
-ERRORS: dict[str, tuple[str, int]] = {  # code: (type, HTTP status)
-    "api_key_already_exists": (INVALID_REQUEST, 409),
-    "api_key_not_found": (INVALID_REQUEST, 404),
-    "bad_parameter": (INVALID_REQUEST, 400),
-    "bad_request": (INVALID_REQUEST, 400),
-    "batch_not_found": (INVALID_REQUEST, 404),
-    "chat_not_found": (INVALID_REQUEST, 404),
-    "cluster_behind": (SYSTEM, 503),
-    "cluster_unavailable": (SYSTEM, 503),
-    "database_size_limit_reached": (INTERNAL, 500),
-    "document_not_found": (INVALID_REQUEST, 404),
-    "dump_already_processing": (INVALID_REQUEST, 409),
-    "dump_not_found": (INVALID_REQUEST, 404),
-    "dump_process_failed": (INTERNAL, 500),
-    "duplicate_index_found": (INVALID_REQUEST, 400),
-    "dynamic_search_rule_not_found": (INVALID_REQUEST, 404),
-    "edit_documents_by_function_error": (INVALID_REQUEST, 400),
-    "facet_search_disabled": (INVALID_REQUEST, 400),
-    "feature_not_enabled": (INVALID_REQUEST, 400),
-    "immutable_api_key_actions": (INVALID_REQUEST, 400),
-    "immutable_api_key_created_at": (INVALID_REQUEST, 400),
-    "immutable_api_key_expires_at": (INVALID_REQUEST, 400),
-    "immutable_api_key_indexes": (INVALID_REQUEST, 400),
-    "immutable_api_key_key": (INVALID_REQUEST, 400),
-    "immutable_api_key_uid": (INVALID_REQUEST, 400),
-    "immutable_api_key_updated_at": (INVALID_REQUEST, 400),
-    "immutable_index_created_at": (INVALID_REQUEST, 400),
-    "immutable_index_updated_at": (INVALID_REQUEST, 400),
-    "immutable_webhook": (INVALID_REQUEST, 400),
-    "immutable_webhook_is_editable": (INVALID_REQUEST, 400),
-    "immutable_webhook_uuid": (INVALID_REQUEST, 400),
-    "import_task_already_received": (INVALID_REQUEST, 412),
-    "import_task_unknown_remote": (INVALID_REQUEST, 412),
-    "import_task_without_network_task": (INVALID_REQUEST, 503),
-    "inconsistent_document_change_headers": (INVALID_REQUEST, 400),
-    "index_already_exists": (INVALID_REQUEST, 409),
-    "index_corrupted": (INTERNAL, 500),
-    "index_creation_failed": (INTERNAL, 500),
-    "index_not_found": (INVALID_REQUEST, 404),
-    "index_primary_key_already_exists": (INVALID_REQUEST, 400),
-    "index_primary_key_multiple_candidates_found": (INVALID_REQUEST, 400),
-    "index_primary_key_no_candidate_found": (INVALID_REQUEST, 400),
-    "index_scoped_api_key_with_global_action": (INVALID_REQUEST, 400),
-    "instance_corrupted": (INTERNAL, 500),
-    "internal": (INTERNAL, 500),
-    "invalid_api_key": (AUTH, 403),
-    "invalid_api_key_actions": (INVALID_REQUEST, 400),
-    "invalid_api_key_description": (INVALID_REQUEST, 400),
-    "invalid_api_key_expires_at": (INVALID_REQUEST, 400),
-    "invalid_api_key_indexes": (INVALID_REQUEST, 400),
-    "invalid_api_key_limit": (INVALID_REQUEST, 400),
-    "invalid_api_key_name": (INVALID_REQUEST, 400),
-    "invalid_api_key_offset": (INVALID_REQUEST, 400),
-    "invalid_api_key_uid": (INVALID_REQUEST, 400),
-    "invalid_batch_uids": (INVALID_REQUEST, 400),
-    "invalid_chat_completion_api_key": (INVALID_REQUEST, 400),
-    "invalid_chat_completion_api_version": (INVALID_REQUEST, 400),
-    "invalid_chat_completion_base_api": (INVALID_REQUEST, 400),
-    "invalid_chat_completion_deployment_id": (INVALID_REQUEST, 400),
-    "invalid_chat_completion_org_id": (INVALID_REQUEST, 400),
-    "invalid_chat_completion_pre_query_prompt": (INVALID_REQUEST, 400),
-    "invalid_chat_completion_project_id": (INVALID_REQUEST, 400),
-    "invalid_chat_completion_prompts": (INVALID_REQUEST, 400),
-    "invalid_chat_completion_search_description_prompt": (INVALID_REQUEST, 400),
-    "invalid_chat_completion_search_filter_param_prompt": (INVALID_REQUEST, 400),
-    "invalid_chat_completion_search_index_uid_param_prompt": (INVALID_REQUEST, 400),
-    "invalid_chat_completion_search_query_param_prompt": (INVALID_REQUEST, 400),
-    "invalid_chat_completion_source": (INVALID_REQUEST, 400),
-    "invalid_chat_completion_system_prompt": (INVALID_REQUEST, 400),
-    "invalid_chat_setting_document_template": (INVALID_REQUEST, 400),
-    "invalid_content_type": (INVALID_REQUEST, 415),
-    "invalid_document_csv_delimiter": (INVALID_REQUEST, 400),
-    "invalid_document_edition_context": (INVALID_REQUEST, 400),
-    "invalid_document_edition_function_filter": (INVALID_REQUEST, 400),
-    "invalid_document_fields": (INVALID_REQUEST, 400),
-    "invalid_document_filter": (INVALID_REQUEST, 400),
-    "invalid_document_geo_field": (INVALID_REQUEST, 400),
-    "invalid_document_geojson_field": (INVALID_REQUEST, 400),
-    "invalid_document_id": (INVALID_REQUEST, 400),
-    "invalid_document_ids": (INVALID_REQUEST, 400),
-    "invalid_document_limit": (INVALID_REQUEST, 400),
-    "invalid_document_offset": (INVALID_REQUEST, 400),
-    "invalid_document_retrieve_vectors": (INVALID_REQUEST, 400),
-    "invalid_document_sort": (INVALID_REQUEST, 400),
-    "invalid_document_use_network": (INVALID_REQUEST, 400),
-    "invalid_dynamic_search_rule_actions": (INVALID_REQUEST, 400),
-    "invalid_dynamic_search_rule_active": (INVALID_REQUEST, 400),
-    "invalid_dynamic_search_rule_conditions": (INVALID_REQUEST, 400),
-    "invalid_dynamic_search_rule_description": (INVALID_REQUEST, 400),
-    "invalid_dynamic_search_rule_filter": (INVALID_REQUEST, 400),
-    "invalid_dynamic_search_rule_filter_active": (INVALID_REQUEST, 400),
-    "invalid_dynamic_search_rule_filter_query": (INVALID_REQUEST, 400),
-    "invalid_dynamic_search_rule_limit": (INVALID_REQUEST, 400),
-    "invalid_dynamic_search_rule_offset": (INVALID_REQUEST, 400),
-    "invalid_dynamic_search_rule_priority": (INVALID_REQUEST, 400),
-    "invalid_export_api_key": (INVALID_REQUEST, 400),
-    "invalid_export_index_filter": (INVALID_REQUEST, 400),
-    "invalid_export_index_override_settings": (INVALID_REQUEST, 400),
-    "invalid_export_indexes_patterns": (INVALID_REQUEST, 400),
-    "invalid_export_payload_size": (INVALID_REQUEST, 400),
-    "invalid_export_url": (INVALID_REQUEST, 400),
-    "invalid_facet_search_exhaustive_facet_count": (INVALID_REQUEST, 400),
-    "invalid_facet_search_facet_name": (INVALID_REQUEST, 400),
-    "invalid_facet_search_name": (INVALID_REQUEST, 400),
-    "invalid_facet_search_query": (INVALID_REQUEST, 400),
-    "invalid_header_value": (INVALID_REQUEST, 400),
-    "invalid_index_custom_metadata": (INVALID_REQUEST, 400),
-    "invalid_index_fields_filter": (INVALID_REQUEST, 400),
-    "invalid_index_fields_filter_attribute_patterns": (INVALID_REQUEST, 400),
-    "invalid_index_fields_filter_displayed": (INVALID_REQUEST, 400),
-    "invalid_index_fields_filter_distinct": (INVALID_REQUEST, 400),
-    "invalid_index_fields_filter_filterable": (INVALID_REQUEST, 400),
-    "invalid_index_fields_filter_ranking_rule": (INVALID_REQUEST, 400),
-    "invalid_index_fields_filter_searchable": (INVALID_REQUEST, 400),
-    "invalid_index_fields_filter_sortable": (INVALID_REQUEST, 400),
-    "invalid_index_limit": (INVALID_REQUEST, 400),
-    "invalid_index_offset": (INVALID_REQUEST, 400),
-    "invalid_index_primary_key": (INVALID_REQUEST, 400),
-    "invalid_index_uid": (INVALID_REQUEST, 400),
-    "invalid_multi_search_distinct": (INVALID_REQUEST, 400),
-    "invalid_multi_search_facet_order": (INVALID_REQUEST, 400),
-    "invalid_multi_search_facets": (INVALID_REQUEST, 400),
-    "invalid_multi_search_facets_by_index": (INVALID_REQUEST, 400),
-    "invalid_multi_search_federated": (INVALID_REQUEST, 400),
-    "invalid_multi_search_federation_options": (INVALID_REQUEST, 400),
-    "invalid_multi_search_max_values_per_facet": (INVALID_REQUEST, 400),
-    "invalid_multi_search_merge_facets": (INVALID_REQUEST, 400),
-    "invalid_multi_search_query_facets": (INVALID_REQUEST, 400),
-    "invalid_multi_search_query_pagination": (INVALID_REQUEST, 400),
-    "invalid_multi_search_query_personalization": (INVALID_REQUEST, 400),
-    "invalid_multi_search_query_position": (INVALID_REQUEST, 400),
-    "invalid_multi_search_query_ranking_rules": (INVALID_REQUEST, 400),
-    "invalid_multi_search_query_show_performance_details": (INVALID_REQUEST, 400),
-    "invalid_multi_search_remote": (INVALID_REQUEST, 400),
-    "invalid_multi_search_weight": (INVALID_REQUEST, 400),
-    "invalid_network_leader": (INVALID_REQUEST, 400),
-    "invalid_network_remotes": (INVALID_REQUEST, 400),
-    "invalid_network_search_api_key": (INVALID_REQUEST, 400),
-    "invalid_network_self": (INVALID_REQUEST, 400),
-    "invalid_network_shards": (INVALID_REQUEST, 400),
-    "invalid_network_url": (INVALID_REQUEST, 400),
-    "invalid_network_write_api_key": (INVALID_REQUEST, 400),
-    "invalid_render_input": (INVALID_REQUEST, 400),
-    "invalid_render_template": (INVALID_REQUEST, 400),
-    "invalid_s3_snapshot_parameters": (INTERNAL, 400),
-    "invalid_s3_snapshot_request": (INTERNAL, 400),
-    "invalid_search_attributes_to_crop": (INVALID_REQUEST, 400),
-    "invalid_search_attributes_to_highlight": (INVALID_REQUEST, 400),
-    "invalid_search_attributes_to_retrieve": (INVALID_REQUEST, 400),
-    "invalid_search_attributes_to_search_on": (INVALID_REQUEST, 400),
-    "invalid_search_crop_length": (INVALID_REQUEST, 400),
-    "invalid_search_crop_marker": (INVALID_REQUEST, 400),
-    "invalid_search_distinct": (INVALID_REQUEST, 400),
-    "invalid_search_embedder": (INVALID_REQUEST, 400),
-    "invalid_search_facets": (INVALID_REQUEST, 400),
-    "invalid_search_filter": (INVALID_REQUEST, 400),
-    "invalid_search_highlight_post_tag": (INVALID_REQUEST, 400),
-    "invalid_search_highlight_pre_tag": (INVALID_REQUEST, 400),
-    "invalid_search_hits_per_page": (INVALID_REQUEST, 400),
-    "invalid_search_hybrid_query": (INVALID_REQUEST, 400),
-    "invalid_search_limit": (INVALID_REQUEST, 400),
-    "invalid_search_locales": (INVALID_REQUEST, 400),
-    "invalid_search_matching_strategy": (INVALID_REQUEST, 400),
-    "invalid_search_media": (INVALID_REQUEST, 400),
-    "invalid_search_media_and_vector": (INVALID_REQUEST, 400),
-    "invalid_search_offset": (INVALID_REQUEST, 400),
-    "invalid_search_page": (INVALID_REQUEST, 400),
-    "invalid_search_personalize": (INVALID_REQUEST, 400),
-    "invalid_search_personalize_user_context": (INVALID_REQUEST, 400),
-    "invalid_search_q": (INVALID_REQUEST, 400),
-    "invalid_search_ranking_score_threshold": (INVALID_REQUEST, 400),
-    "invalid_search_retrieve_vectors": (INVALID_REQUEST, 400),
-    "invalid_search_semantic_ratio": (INVALID_REQUEST, 400),
-    "invalid_search_show_matches_position": (INVALID_REQUEST, 400),
-    "invalid_search_show_performance_details": (INVALID_REQUEST, 400),
-    "invalid_search_show_ranking_score": (INVALID_REQUEST, 400),
-    "invalid_search_show_ranking_score_details": (INVALID_REQUEST, 400),
-    "invalid_search_sort": (INVALID_REQUEST, 400),
-    "invalid_search_use_network": (INVALID_REQUEST, 400),
-    "invalid_search_vector": (INVALID_REQUEST, 400),
-    "invalid_settings_dictionary": (INVALID_REQUEST, 400),
-    "invalid_settings_displayed_attributes": (INVALID_REQUEST, 400),
-    "invalid_settings_distinct_attribute": (INVALID_REQUEST, 400),
-    "invalid_settings_embedders": (INVALID_REQUEST, 400),
-    "invalid_settings_facet_search": (INVALID_REQUEST, 400),
-    "invalid_settings_faceting": (INVALID_REQUEST, 400),
-    "invalid_settings_filterable_attributes": (INVALID_REQUEST, 400),
-    "invalid_settings_foreign_keys": (INVALID_REQUEST, 400),
-    "invalid_settings_index_chat": (INVALID_REQUEST, 400),
-    "invalid_settings_localized_attributes": (INVALID_REQUEST, 400),
-    "invalid_settings_non_separator_tokens": (INVALID_REQUEST, 400),
-    "invalid_settings_pagination": (INVALID_REQUEST, 400),
-    "invalid_settings_prefix_search": (INVALID_REQUEST, 400),
-    "invalid_settings_proximity_precision": (INVALID_REQUEST, 400),
-    "invalid_settings_ranking_rules": (INVALID_REQUEST, 400),
-    "invalid_settings_search_cutoff_ms": (INVALID_REQUEST, 400),
-    "invalid_settings_searchable_attributes": (INVALID_REQUEST, 400),
-    "invalid_settings_separator_tokens": (INVALID_REQUEST, 400),
-    "invalid_settings_sortable_attributes": (INVALID_REQUEST, 400),
-    "invalid_settings_stop_words": (INVALID_REQUEST, 400),
-    "invalid_settings_synonyms": (INVALID_REQUEST, 400),
-    "invalid_settings_typo_tolerance": (INVALID_REQUEST, 400),
-    "invalid_similar_attributes_to_retrieve": (INVALID_REQUEST, 400),
-    "invalid_similar_embedder": (INVALID_REQUEST, 400),
-    "invalid_similar_filter": (INVALID_REQUEST, 400),
-    "invalid_similar_id": (INVALID_REQUEST, 400),
-    "invalid_similar_limit": (INVALID_REQUEST, 400),
-    "invalid_similar_offset": (INVALID_REQUEST, 400),
-    "invalid_similar_ranking_score_threshold": (INVALID_REQUEST, 400),
-    "invalid_similar_retrieve_vectors": (INVALID_REQUEST, 400),
-    "invalid_similar_show_performance_details": (INVALID_REQUEST, 400),
-    "invalid_similar_show_ranking_score": (INVALID_REQUEST, 400),
-    "invalid_similar_show_ranking_score_details": (INVALID_REQUEST, 400),
-    "invalid_skip_creation": (INVALID_REQUEST, 400),
-    "invalid_state": (INTERNAL, 500),
-    "invalid_stats_show_internal_database_sizes": (INVALID_REQUEST, 400),
-    "invalid_stats_size_format": (INVALID_REQUEST, 400),
-    "invalid_store_file": (INTERNAL, 500),
-    "invalid_swap_duplicate_index_found": (INVALID_REQUEST, 400),
-    "invalid_swap_indexes": (INVALID_REQUEST, 400),
-    "invalid_swap_rename": (INVALID_REQUEST, 400),
-    "invalid_task_after_enqueued_at": (INVALID_REQUEST, 400),
-    "invalid_task_after_finished_at": (INVALID_REQUEST, 400),
-    "invalid_task_after_started_at": (INVALID_REQUEST, 400),
-    "invalid_task_before_enqueued_at": (INVALID_REQUEST, 400),
-    "invalid_task_before_finished_at": (INVALID_REQUEST, 400),
-    "invalid_task_before_started_at": (INVALID_REQUEST, 400),
-    "invalid_task_canceled_by": (INVALID_REQUEST, 400),
-    "invalid_task_from": (INVALID_REQUEST, 400),
-    "invalid_task_limit": (INVALID_REQUEST, 400),
-    "invalid_task_reverse": (INVALID_REQUEST, 400),
-    "invalid_task_statuses": (INVALID_REQUEST, 400),
-    "invalid_task_types": (INVALID_REQUEST, 400),
-    "invalid_task_uids": (INVALID_REQUEST, 400),
-    "invalid_vector_dimensions": (INVALID_REQUEST, 400),
-    "invalid_vectors_type": (INVALID_REQUEST, 400),
-    "invalid_webhook_headers": (INVALID_REQUEST, 400),
-    "invalid_webhook_url": (INVALID_REQUEST, 400),
-    "invalid_webhook_uuid": (INVALID_REQUEST, 400),
-    "invalid_webhooks": (INVALID_REQUEST, 400),
-    "io_error": (SYSTEM, 422),
-    "malformed_payload": (INVALID_REQUEST, 400),
-    "max_fields_limit_exceeded": (INVALID_REQUEST, 400),
-    "missing_api_key_actions": (INVALID_REQUEST, 400),
-    "missing_api_key_expires_at": (INVALID_REQUEST, 400),
-    "missing_api_key_indexes": (INVALID_REQUEST, 400),
-    "missing_authorization_header": (AUTH, 401),
-    "missing_content_type": (INVALID_REQUEST, 415),
-    "missing_document_edition_function": (INVALID_REQUEST, 400),
-    "missing_document_filter": (INVALID_REQUEST, 400),
-    "missing_document_id": (INVALID_REQUEST, 400),
-    "missing_facet_search_facet_name": (INVALID_REQUEST, 400),
-    "missing_index_uid": (INVALID_REQUEST, 400),
-    "missing_master_key": (AUTH, 401),
-    "missing_network_url": (INVALID_REQUEST, 400),
-    "missing_payload": (INVALID_REQUEST, 400),
-    "missing_search_hybrid": (INVALID_REQUEST, 400),
-    "missing_swap_indexes": (INVALID_REQUEST, 400),
-    "missing_task_filters": (INVALID_REQUEST, 400),
-    "network_version_mismatch": (INVALID_REQUEST, 412),
-    "network_version_too_old": (INVALID_REQUEST, 400),
-    "no_space_left_on_device": (SYSTEM, 422),
-    "not_found_similar_id": (INVALID_REQUEST, 400),
-    "node_not_found": (INVALID_REQUEST, 404),
-    "not_in_cluster": (INVALID_REQUEST, 400),
-    "not_leader": (INVALID_REQUEST, 400),
-    "payload_too_large": (INVALID_REQUEST, 413),
-    "receive_import_finished_unknown_remote": (INVALID_REQUEST, 412),
-    "remote_bad_request": (INVALID_REQUEST, 400),
-    "remote_bad_response": (SYSTEM, 502),
-    "remote_could_not_send_request": (SYSTEM, 502),
-    "remote_invalid_api_key": (AUTH, 403),
-    "remote_remote_error": (SYSTEM, 502),
-    "remote_timeout": (SYSTEM, 502),
-    "render_document_not_found": (INVALID_REQUEST, 404),
-    "requires_enterprise_edition": (INVALID_REQUEST, 451),
-    "s3_snapshot_server_error": (INTERNAL, 502),
-    "task_file_not_found": (INVALID_REQUEST, 404),
-    "task_not_found": (INVALID_REQUEST, 404),
-    "template_parsing_error": (INVALID_REQUEST, 400),
-    "template_rendering_error": (INVALID_REQUEST, 400),
-    "too_many_open_files": (SYSTEM, 422),
-    "too_many_search_requests": (SYSTEM, 503),
-    "too_many_vectors": (INVALID_REQUEST, 400),
-    "unexpected_network_previous_remotes": (INVALID_REQUEST, 400),
-    "unimplemented_external_function_calling": (INVALID_REQUEST, 501),
-    "unimplemented_multi_choice_chat_completions": (INVALID_REQUEST, 501),
-    "unimplemented_non_streaming_chat_completions": (INVALID_REQUEST, 501),
-    "unknown_remote": (INVALID_REQUEST, 400),
-    "unprocessed_network_task": (INVALID_REQUEST, 400),
-    "unretrievable_document": (INTERNAL, 400),
-    "unretrievable_error_code": (INVALID_REQUEST, 400),
-    "unsupported_media_type": (INVALID_REQUEST, 415),
-    "vector_embedding_error": (INVALID_REQUEST, 400),
-    "webhook_not_found": (INVALID_REQUEST, 404),
+_CODES = {  # (type, HTTP status): the codes, in alphabetical order
+    (INVALID_REQUEST, 400): """
+        bad_parameter bad_request duplicate_index_found edit_documents_by_function_error facet_search_disabled
+        feature_not_enabled immutable_api_key_actions immutable_api_key_created_at immutable_api_key_expires_at
+        immutable_api_key_indexes immutable_api_key_key immutable_api_key_uid immutable_api_key_updated_at
+        immutable_index_created_at immutable_index_updated_at immutable_webhook immutable_webhook_is_editable
+        immutable_webhook_uuid inconsistent_document_change_headers index_primary_key_already_exists
+        index_primary_key_multiple_candidates_found index_primary_key_no_candidate_found
+        index_scoped_api_key_with_global_action invalid_api_key_actions invalid_api_key_description
+        invalid_api_key_expires_at invalid_api_key_indexes invalid_api_key_limit invalid_api_key_name
+        invalid_api_key_offset invalid_api_key_uid invalid_batch_uids invalid_chat_completion_api_key
+        invalid_chat_completion_api_version invalid_chat_completion_base_api invalid_chat_completion_deployment_id
+        invalid_chat_completion_org_id invalid_chat_completion_pre_query_prompt invalid_chat_completion_project_id
+        invalid_chat_completion_prompts invalid_chat_completion_search_description_prompt
+        invalid_chat_completion_search_filter_param_prompt invalid_chat_completion_search_index_uid_param_prompt
+        invalid_chat_completion_search_query_param_prompt invalid_chat_completion_source
+        invalid_chat_completion_system_prompt invalid_chat_setting_document_template invalid_document_csv_delimiter
+        invalid_document_edition_context invalid_document_edition_function_filter invalid_document_fields
+        invalid_document_filter invalid_document_geo_field invalid_document_geojson_field invalid_document_id
+        invalid_document_ids invalid_document_limit invalid_document_offset invalid_document_retrieve_vectors
+        invalid_document_sort invalid_document_use_network invalid_dynamic_search_rule_actions
+        invalid_dynamic_search_rule_active invalid_dynamic_search_rule_conditions
+        invalid_dynamic_search_rule_description invalid_dynamic_search_rule_filter
+        invalid_dynamic_search_rule_filter_active invalid_dynamic_search_rule_filter_query
+        invalid_dynamic_search_rule_limit invalid_dynamic_search_rule_offset invalid_dynamic_search_rule_priority
+        invalid_export_api_key invalid_export_index_filter invalid_export_index_override_settings
+        invalid_export_indexes_patterns invalid_export_payload_size invalid_export_url
+        invalid_facet_search_exhaustive_facet_count invalid_facet_search_facet_name invalid_facet_search_name
+        invalid_facet_search_query invalid_header_value invalid_index_custom_metadata invalid_index_fields_filter
+        invalid_index_fields_filter_attribute_patterns invalid_index_fields_filter_displayed
+        invalid_index_fields_filter_distinct invalid_index_fields_filter_filterable
+        invalid_index_fields_filter_ranking_rule invalid_index_fields_filter_searchable
+        invalid_index_fields_filter_sortable invalid_index_limit invalid_index_offset invalid_index_primary_key
+        invalid_index_uid invalid_multi_search_distinct invalid_multi_search_facet_order invalid_multi_search_facets
+        invalid_multi_search_facets_by_index invalid_multi_search_federated invalid_multi_search_federation_options
+        invalid_multi_search_max_values_per_facet invalid_multi_search_merge_facets invalid_multi_search_query_facets
+        invalid_multi_search_query_pagination invalid_multi_search_query_personalization
+        invalid_multi_search_query_position invalid_multi_search_query_ranking_rules
+        invalid_multi_search_query_show_performance_details invalid_multi_search_remote invalid_multi_search_weight
+        invalid_network_leader invalid_network_remotes invalid_network_search_api_key invalid_network_self
+        invalid_network_shards invalid_network_url invalid_network_write_api_key invalid_render_input
+        invalid_render_template invalid_search_attributes_to_crop invalid_search_attributes_to_highlight
+        invalid_search_attributes_to_retrieve invalid_search_attributes_to_search_on invalid_search_crop_length
+        invalid_search_crop_marker invalid_search_distinct invalid_search_embedder invalid_search_facets
+        invalid_search_filter invalid_search_highlight_post_tag invalid_search_highlight_pre_tag
+        invalid_search_hits_per_page invalid_search_hybrid_query invalid_search_limit invalid_search_locales
+        invalid_search_matching_strategy invalid_search_media invalid_search_media_and_vector invalid_search_offset
+        invalid_search_page invalid_search_personalize invalid_search_personalize_user_context invalid_search_q
+        invalid_search_ranking_score_threshold invalid_search_retrieve_vectors invalid_search_semantic_ratio
+        invalid_search_show_matches_position invalid_search_show_performance_details invalid_search_show_ranking_score
+        invalid_search_show_ranking_score_details invalid_search_sort invalid_search_use_network invalid_search_vector
+        invalid_settings_dictionary invalid_settings_displayed_attributes invalid_settings_distinct_attribute
+        invalid_settings_embedders invalid_settings_facet_search invalid_settings_faceting
+        invalid_settings_filterable_attributes invalid_settings_foreign_keys invalid_settings_index_chat
+        invalid_settings_localized_attributes invalid_settings_non_separator_tokens invalid_settings_pagination
+        invalid_settings_prefix_search invalid_settings_proximity_precision invalid_settings_ranking_rules
+        invalid_settings_search_cutoff_ms invalid_settings_searchable_attributes invalid_settings_separator_tokens
+        invalid_settings_sortable_attributes invalid_settings_stop_words invalid_settings_synonyms
+        invalid_settings_typo_tolerance invalid_similar_attributes_to_retrieve invalid_similar_embedder
+        invalid_similar_filter invalid_similar_id invalid_similar_limit invalid_similar_offset
+        invalid_similar_ranking_score_threshold invalid_similar_retrieve_vectors
+        invalid_similar_show_performance_details invalid_similar_show_ranking_score
+        invalid_similar_show_ranking_score_details invalid_skip_creation invalid_stats_show_internal_database_sizes
+        invalid_stats_size_format invalid_swap_duplicate_index_found invalid_swap_indexes invalid_swap_rename
+        invalid_task_after_enqueued_at invalid_task_after_finished_at invalid_task_after_started_at
+        invalid_task_before_enqueued_at invalid_task_before_finished_at invalid_task_before_started_at
+        invalid_task_canceled_by invalid_task_from invalid_task_limit invalid_task_reverse invalid_task_statuses
+        invalid_task_types invalid_task_uids invalid_vector_dimensions invalid_vectors_type invalid_webhook_headers
+        invalid_webhook_url invalid_webhook_uuid invalid_webhooks malformed_payload max_fields_limit_exceeded
+        missing_api_key_actions missing_api_key_expires_at missing_api_key_indexes missing_document_edition_function
+        missing_document_filter missing_document_id missing_facet_search_facet_name missing_index_uid
+        missing_network_url missing_payload missing_search_hybrid missing_swap_indexes missing_task_filters
+        network_version_too_old not_found_similar_id not_in_cluster not_leader remote_bad_request template_parsing_error
+        template_rendering_error too_many_vectors unexpected_network_previous_remotes unknown_remote
+        unprocessed_network_task unretrievable_error_code vector_embedding_error""",
+    (INVALID_REQUEST, 404): """
+        api_key_not_found batch_not_found chat_not_found document_not_found dump_not_found dynamic_search_rule_not_found
+        index_not_found node_not_found render_document_not_found task_file_not_found task_not_found webhook_not_found""",
+    (INVALID_REQUEST, 409): "api_key_already_exists dump_already_processing index_already_exists",
+    (INVALID_REQUEST, 412): """
+        import_task_already_received import_task_unknown_remote network_version_mismatch
+        receive_import_finished_unknown_remote""",
+    (INVALID_REQUEST, 413): "payload_too_large",
+    (INVALID_REQUEST, 415): "invalid_content_type missing_content_type unsupported_media_type",
+    (INVALID_REQUEST, 451): "requires_enterprise_edition",
+    (INVALID_REQUEST, 501): """
+        unimplemented_external_function_calling unimplemented_multi_choice_chat_completions
+        unimplemented_non_streaming_chat_completions""",
+    (INVALID_REQUEST, 503): "import_task_without_network_task",
+    (AUTH, 401): "missing_authorization_header missing_master_key",
+    (AUTH, 403): "invalid_api_key remote_invalid_api_key",
+    (INTERNAL, 400): "invalid_s3_snapshot_parameters invalid_s3_snapshot_request unretrievable_document",
+    (INTERNAL, 500): """
+        database_size_limit_reached dump_process_failed index_corrupted index_creation_failed instance_corrupted
+        internal invalid_state invalid_store_file""",
+    (INTERNAL, 502): "s3_snapshot_server_error",
+    (SYSTEM, 422): "io_error no_space_left_on_device too_many_open_files",
+    (SYSTEM, 502): "remote_bad_response remote_could_not_send_request remote_remote_error remote_timeout",
+    (SYSTEM, 503): "cluster_behind cluster_unavailable too_many_search_requests",
 }
+# code: (type, HTTP status)
+ERRORS: dict[str, tuple[str, int]] = dict(sorted((code, row) for row, codes in _CODES.items() for code in codes.split()))
 
 
 class ErrorObject(TypedDict):

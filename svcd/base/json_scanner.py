@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
 from typing import NoReturn
 
 MAX_DEPTH = 127  # serde_json has a budget of 128 levels and fails when none is left
@@ -44,10 +45,8 @@ _MAX_EXPONENT = 2**31 - 1  # serde_json keeps an exponent in an i32
 
 _WS = rb"[ \t\n\r]*+"
 _HEX = rb"[0-9a-fA-F]"
-_ESCAPED = (
-    rb'\\(?:["\\/bfnrt]|u(?:[0-9a-ce-fA-CE-F]' + _HEX + rb"{3}|[dD](?:[0-7]" + _HEX + rb"{2}"
-    rb"|[89abAB]" + _HEX + rb"{2}\\u[dD][c-fC-F]" + _HEX + rb"{2})))"
-)
+_ESCAPED = (rb'\\(?:["\\/bfnrt]|u(?:[0-9a-ce-fA-CE-F]' + _HEX + rb"{3}|[dD](?:[0-7]" + _HEX + rb"{2}"
+            rb"|[89abAB]" + _HEX + rb"{2}\\u[dD][c-fC-F]" + _HEX + rb"{2})))")
 _STRING = rb'"(?:[^"\\\x00-\x1f]++|' + _ESCAPED + rb')*+"'
 # Numbers too short to overflow a double; others are checked one by one.
 _TAME = rb"-?(?:0|[1-9][0-9]{0,17}+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]{1,2}+)?+(?![0-9.eE])"
@@ -56,18 +55,15 @@ _SCALAR = rb"(?:" + _STRING + rb"|" + _TAME + rb"|true|false|null)"
 _AT_ONCE = rb"{0,1000}+"
 
 
-def _containers_of(value: bytes) -> bytes:
-    """Return the pattern of a list or an object of such values."""
-    member = _STRING + _WS + rb":" + _WS + value
-    return (
-        rb"(?:\[" + _WS + rb"(?:" + value + _WS + rb"(?:," + _WS + rb"(?!\])|(?=\])))" + _AT_ONCE + rb"\]"
-        rb"|\{" + _WS + rb"(?:" + member + _WS + rb"(?:," + _WS + rb"(?!\})|(?=\})))" + _AT_ONCE + rb"\})"
-    )
-
-
 def _flat(levels: int) -> bytes:
     """Return the pattern of a scalar or of a container with at most `levels` levels."""
-    return rb"(?:" + _SCALAR + (rb"|" + _containers_of(_flat(levels - 1)) if levels else b"") + rb")"
+    if not levels:
+        return rb"(?:" + _SCALAR + rb")"
+    value = _flat(levels - 1)
+    member = _STRING + _WS + rb":" + _WS + value
+    return (rb"(?:" + _SCALAR
+            + rb"|\[" + _WS + rb"(?:" + value + _WS + rb"(?:," + _WS + rb"(?!\])|(?=\])))" + _AT_ONCE + rb"\]"
+            + rb"|\{" + _WS + rb"(?:" + member + _WS + rb"(?:," + _WS + rb"(?!\})|(?=\})))" + _AT_ONCE + rb"\})")
 
 
 # Each further level doubles the time to compile the pattern, and deeper texts are rarer.
@@ -122,13 +118,7 @@ class _Patterns:
         self.hex4 = re.compile(_HEX + rb"{4}").match
 
 
-_compiled: list[_Patterns] = []
-
-
-def _patterns() -> _Patterns:
-    if not _compiled:
-        _compiled.append(_Patterns())
-    return _compiled[0]
+_patterns = cache(_Patterns)
 
 
 def fault_in(text: bytes) -> JsonError | None:
@@ -209,7 +199,14 @@ class _Scanner:
             return True
         if byte in _CLOSERS:
             return not self.entered(byte)
-        self.scalar(byte)
+        if byte == _NOTHING:
+            self.fail(EOF_VALUE)
+        if byte in _NUMBER_STARTS:
+            self.number()
+        elif byte in _LITERALS:
+            self.literal(_LITERALS[byte])
+        else:
+            self.fail(VALUE, 1)
         return True
 
     def is_shallow(self) -> bool:
@@ -245,16 +242,13 @@ class _Scanner:
                 self.skipped()
                 self.after_comma()
                 return True
+            if byte == _NOTHING:
+                self.fail(self.cut_off())
             if byte != self.closers[-1]:
-                self.fail_in_container(byte)
+                self.fail(OBJECT_COMMA if self.is_object() else LIST_COMMA, 1)
             self.at += 1
             self.closers.pop()
         return False
-
-    def fail_in_container(self, byte: int) -> NoReturn:
-        if byte == _NOTHING:
-            self.fail(self.cut_off())
-        self.fail(OBJECT_COMMA if self.is_object() else LIST_COMMA, 1)
 
     def skipped(self) -> bool:
         """Skip all items or members that are obviously correct and end with a comma; returns whether it skipped any."""
@@ -298,18 +292,6 @@ class _Scanner:
 
     # scalars
 
-    def scalar(self, byte: int) -> None:
-        if byte == _NOTHING:
-            self.fail(EOF_VALUE)
-        elif byte == _QUOTE:
-            self.string()
-        elif byte in _NUMBER_STARTS:
-            self.number()
-        elif byte in _LITERALS:
-            self.literal(_LITERALS[byte])
-        else:
-            self.fail(VALUE, 1)
-
     def literal(self, name: bytes) -> None:
         for expected in name:
             byte = self.peek()
@@ -322,36 +304,29 @@ class _Scanner:
     def string(self) -> None:
         """Skip a string with its quotes."""
         self.at += 1
-        while (byte := self.after_sound()) != _QUOTE:
-            if byte == _BACKSLASH:
-                self.at += 1
-                self.escape()
-            else:
-                self.fail_in_string(byte)
-        self.at += 1
+        while True:
+            self.at = self.patterns.sound(self.text, self.at).end()  # type: ignore[union-attr]  # matches anywhere
+            byte = self.peek()
+            if byte == _NOTHING:
+                self.fail(EOF_STRING)
+            if byte not in (_QUOTE, _BACKSLASH):
+                self.fail(CONTROL, 0 if self.skim else 1)
+            self.at += 1
+            if byte == _QUOTE:
+                break
+            self.escape()
         if not self.skim and self.at > self.bad_byte:
             self.fail(UNICODE)
-
-    def after_sound(self) -> int:
-        self.at = self.patterns.sound(self.text, self.at).end()  # type: ignore[union-attr]  # matches anywhere
-        return self.peek()
-
-    def fail_in_string(self, byte: int) -> NoReturn:
-        if byte == _NOTHING:
-            self.fail(EOF_STRING)
-        self.fail(CONTROL, 0 if self.skim else 1)
 
     def escape(self) -> None:
         byte = self.peek()
         if byte == _NOTHING:
             self.fail(EOF_STRING)
         self.at += 1
-        if byte == ord("u"):
-            self.unicode_escape()
-        elif byte not in _ESCAPES:
+        if byte in _ESCAPES:
+            return
+        if byte != ord("u"):
             self.fail(ESCAPE)
-
-    def unicode_escape(self) -> None:
         unit = self.hex4()
         if 0xDC00 <= unit <= 0xDFFF:
             self.fail(LONE)
@@ -382,7 +357,12 @@ class _Scanner:
         start = self.at
         if self.peek() == _MINUS:
             self.at += 1
-        self.whole_part()
+        if self.peek() != _ZERO:
+            self.some_digits()
+        else:
+            self.at += 1
+            if self.peek() in _DIGITS:
+                self.fail(NUMBER, 1)
         if self.peek() == _DOT:
             self.at += 1
             self.some_digits()
@@ -390,14 +370,6 @@ class _Scanner:
             self.exponent(start)
         if math.isinf(float(self.text[start : self.at])):
             self.fail(RANGE)
-
-    def whole_part(self) -> None:
-        if self.peek() != _ZERO:
-            self.some_digits()
-            return
-        self.at += 1
-        if self.peek() in _DIGITS:
-            self.fail(NUMBER, 1)
 
     def some_digits(self) -> None:
         byte = self.peek()

@@ -116,9 +116,7 @@ _SURE_DIGITS = 18  # an integer of up to 18 digits always fits into 64 bits
 
 # Digits are mapped to 0, other characters of numbers are kept, everything else becomes a space. Searches for a few fixed strings
 # then tell whether a text may have a number that the fast decoder reads differently.
-_SHAPE = bytes(
-    b"0"[0] if chr(byte).isdigit() and byte < 128 else byte if byte in b"+-.eE" else b" "[0] for byte in range(256)
-)
+_SHAPE = bytes(b"0"[0] if chr(byte).isdigit() and byte < 128 else byte if byte in b"+-.eE" else b" "[0] for byte in range(256))
 _ODD_SHAPES = (b"0" * (_SURE_DIGITS + 1), b"-0 ", b"0e000", b"0E000", b"0e+000", b"0E+000")
 _BLOCK = 1 << 20  # bytes that are checked at a time, so that a long text is not copied as a whole
 _PAIR = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..")
@@ -231,13 +229,23 @@ _EXPONENT = re.compile(r"[0-9]e[+-][0-9]")
 
 def dumps(value: Any) -> str:
     """Return the compact JSON text of a value."""
-    return _printed("".join(_chunks(value, 0)) if _chunks else _encoder.encode(value))
+    text = "".join(_chunks(value, 0)) if _chunks else _encoder.encode(value)
+    # The first test is a hundred times faster than the pattern.
+    return _printed(text) if "e-" in text or "e+" in text else text
 
 
 def _printed(text: str) -> str:
-    if ("e-" not in text and "e+" not in text) or not _EXPONENT.search(text):  # the first test is a hundred times faster
-        return text
-    return _STRING_OR_EXPONENT.sub(_number, text)
+    return _STRING_OR_EXPONENT.sub(_number, text) if _EXPONENT.search(text) else text
+
+
+def unexpected(value: Any) -> str:
+    """Return the words of serde_json for a value of an unexpected type: "boolean `true`", "sequence"."""
+    if value is None or isinstance(value, (list, dict)):
+        return "null" if value is None else "sequence" if isinstance(value, list) else "map"
+    text = dumps(value)
+    if isinstance(value, str):
+        return f"string {text}"
+    return f"{'boolean' if isinstance(value, bool) else 'integer' if isinstance(value, int) else 'floating point'} `{text}`"
 
 
 def dumps_begin(value: Any, size: int) -> str:
@@ -362,5 +370,5 @@ def _unescaped(piece: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:
 __all__ = [
     "EOF_LIST", "EOF_VALUE", "LIST_COMMA", "MAX_DEPTH", "TRAILING_CHARACTERS", "TRAILING_COMMA", "JsonError", "TooDeep",
     "careful", "decoded", "decoded_together", "dumps", "dumps_begin", "fault_in", "has_at_most", "has_lone_surrogate",
-    "has_odd_numbers", "is_too_deep", "loads", "loads_wrapped", "quick", "value_end",
+    "has_odd_numbers", "is_too_deep", "loads", "loads_wrapped", "quick", "unexpected", "value_end",
 ]

@@ -22,9 +22,7 @@ from typing import Any, NamedTuple, TextIO
 # where the longest prefix of the module's name counts and a name alone wants all its events.
 
 OFF, ERROR, WARN, INFO, DEBUG, TRACE = range(6)
-LEVELS: dict[str, int] = {
-    "OFF": OFF, "ERROR": ERROR, "WARN": WARN, "INFO": INFO, "DEBUG": DEBUG, "TRACE": TRACE,
-}
+LEVELS: dict[str, int] = {"OFF": OFF, "ERROR": ERROR, "WARN": WARN, "INFO": INFO, "DEBUG": DEBUG, "TRACE": TRACE}
 # Names by which clients of the interface know modules. (A prefix such as `svc` means all of ours.)
 _OTHER_NAMES = {"actix_web": "svcd.http", "index_scheduler": "svcd.tasks", "milli": "svcd.search"}
 
@@ -44,7 +42,10 @@ class Targets(NamedTuple):
 
     def wants(self, level: int, part: str) -> bool:
         """True when an event of this level and module is wanted; False for a module without a rule."""
-        return level <= next((most for beginning, most in self.rules if part.startswith(beginning)), OFF)
+        for beginning, most in self.rules:
+            if part.startswith(beginning):
+                return level <= most
+        return level <= OFF
 
 
 def of_level(level: int) -> Targets:
@@ -74,9 +75,7 @@ def _rule(directive: str) -> tuple[str, int]:
 
 
 def _level(text: str) -> int | None:
-    if text in ("0", "1", "2", "3", "4", "5"):
-        return int(text)
-    return LEVELS.get(text.upper())
+    return int(text) if text in ("0", "1", "2", "3", "4", "5") else LEVELS.get(text.upper())
 
 
 def _known(name: str) -> str:
@@ -230,23 +229,15 @@ def request(method: str, path: str, status: int, seconds: float, size: int, clie
     path: decoded, without the query string, which may contain what users typed; size: bytes of the response's body.
     """
     level = ERROR if status >= 500 and status not in _CLIENT_FAULTS else INFO
-    if not is_enabled(level):
-        return
-    _log(level, "request", part="svcd.http", fields={
-        "method": method, "path": without_key(path), "status": status,
-        "ms": round(seconds * 1000, 2), "bytes": size, "client": client,
-    })
+    if level <= _set_up.most:
+        _log(level, "request", part="svcd.http", fields={"method": method, "path": without_key(path), "status": status,
+                                                         "ms": round(seconds * 1000, 2), "bytes": size, "client": client})
 
 
-def batch(uid: int, *, kind: str, index_uid: str | None, tasks: int, failed: int, seconds: float,
-          **fields: Any) -> None:
+def batch(uid: int, *, kind: str, index_uid: str | None, tasks: int, failed: int, seconds: float, **fields: Any) -> None:
     """Log one batch that ended. kind: of its tasks; failed: how many of them failed."""
-    if not is_enabled(INFO):
-        return
-    _log(INFO, "batch", part="svcd.tasks", fields={
-        "uid": uid, "kind": kind, "index": index_uid, "tasks": tasks, "failed": failed,
-        "seconds": round(seconds, 3), **fields,
-    })
+    _log(INFO, "batch", part="svcd.tasks", fields={"uid": uid, "kind": kind, "index": index_uid, "tasks": tasks, "failed": failed,
+                                                   "seconds": round(seconds, 3), **fields})
 
 
 def announce(title: str, fields: Mapping[str, Any]) -> None:

@@ -3,25 +3,20 @@
 DocIds has the methods of pyroaring.FrozenBitMap that the engine uses, with the same results, and reads and writes the portable
 roaring format (https://github.com/RoaringBitmap/RoaringFormatSpec).
 
-A set has one of two forms. A sparse set is listed: an ascending array of docids. Any other set consists of blocks, as in the
-roaring
-format: a Python integer for each range of 65,536 docids with a docid of the set; its bit d represents docid d of the range.
-Operators of int take 0.3 us for 65,536 docids; a single integer for the whole set would take 125 kB for the docid 1,000,000,
-and 5 us to read one bit. The forms differ only in memory and time: equal sets may have different forms.
+A set has one of two forms. A sparse set is listed: an ascending array of docids. Any other set consists of blocks, the bitmaps of
+svcd.base.roaring_format; a single integer for the whole set would take 125 kB for the docid 1,000,000, and 5 us to read one bit.
+The forms differ only in memory and time: equal sets may have different forms.
 """
 from __future__ import annotations
 
 import sys
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import overload
+from itertools import chain, islice
 
-from svcd.base.integer_bitmaps import (
-    BLOCK, FEW, Blocks, bits_equal, bits_of, blocks_of, has_bit, lows_of, membership, nth_bit, pieces,
-)
-from svcd.base.roaring_format import read, write
+from svcd.base.roaring_format import (BLOCK, FEW, Blocks, bits_equal, bits_of, blocks_of, has_bit, lows_of, membership, pieces,
+                                      read, write)
 
 _LIMIT = 1 << 32
 _LOW = BLOCK - 1
@@ -54,7 +49,9 @@ class DocIds:
         if values is None:
             return _of_listed(array("I"))
         if isinstance(values, DocIds):
-            return _in_least_memory(values)
+            if not values or _is_thin(len(values), values.max()):
+                return values if values._listed is not None else _of_listed(values.to_array())
+            return values if values._listed is None else _of_blocks(values._as_blocks(), len(values))
         if isinstance(values, range) and values.step == 1:
             return _of_range(values)
         return _of_any(values if isinstance(values, (array, list, tuple, set, frozenset)) else list(values))
@@ -77,11 +74,9 @@ class DocIds:
 
     def __iter__(self) -> Iterator[int]:
         """Iterate over the docids, ascending; holds 4,096 of them at most."""
-        return chain.from_iterable(self._pieces()) if self._listed is None else iter(self._listed)
-
-    def _pieces(self) -> Iterator[Iterable[int]]:
-        for high in sorted(self._blocks):
-            yield from pieces(self._blocks[high], high << 16)
+        if self._listed is not None:
+            return iter(self._listed)
+        return chain.from_iterable(chain.from_iterable(pieces(self._blocks[high], high << 16) for high in sorted(self._blocks)))
 
     def __hash__(self) -> int:
         if self._hash is None:
@@ -89,7 +84,7 @@ class DocIds:
         return self._hash
 
     def __repr__(self) -> str:
-        return f"DocIds({list(self)})" if len(self) <= 20 else f"DocIds([{', '.join(map(str, self[:20]))}, ...])"
+        return f"DocIds({list(self)})" if len(self) <= 20 else f"DocIds([{', '.join(map(str, islice(self, 20)))}, ...])"
 
     def __sizeof__(self) -> int:
         """Return the bytes of memory, including the objects that only this set refers to."""
@@ -112,25 +107,12 @@ class DocIds:
     def __le__(self, other: DocIds) -> bool:
         return self.issubset(other)
 
-    def __lt__(self, other: DocIds) -> bool:
-        return len(self) < len(other) and self.issubset(other)
-
-    def __ge__(self, other: DocIds) -> bool:
-        return other.issubset(self)
-
-    def __gt__(self, other: DocIds) -> bool:
-        return other < self
-
     def issubset(self, other: DocIds) -> bool:
         """Return whether each docid of this set is in the other."""
         if self._is_looked_up():
             return len(self._found_in(other)) == len(self)
         blocks = other._as_blocks()
         return all(bits & blocks.get(high, 0) == bits for high, bits in self._as_blocks().items())
-
-    def issuperset(self, other: DocIds) -> bool:
-        """Return whether each docid of the other set is in this one."""
-        return other.issubset(self)
 
     def intersect(self, other: DocIds) -> bool:
         """Return whether any docid is in both sets."""
@@ -140,10 +122,6 @@ class DocIds:
             return bool(other._found_in(self))
         blocks = other._as_blocks()
         return any(bits & blocks.get(high, 0) for high, bits in self._as_blocks().items())
-
-    def isdisjoint(self, other: DocIds) -> bool:
-        """Return whether no docid is in both sets."""
-        return not self.intersect(other)
 
     # Operators
 
@@ -157,8 +135,7 @@ class DocIds:
         if self._listed is not None and other._listed is not None:
             return _of_listed(array("I", sorted(frozenset(self._listed).intersection(other._listed))))
         right = other._as_blocks()
-        return _of_blocks({high: both for high, bits in self._as_blocks().items() if high in right and (both := bits &
-        right[high])})
+        return _of_blocks({high: both for high, bits in self._as_blocks().items() if (both := bits & right.get(high, 0))})
 
     def __or__(self, other: DocIds) -> DocIds:
         return _union((self, other)) if isinstance(other, DocIds) else NotImplemented
@@ -191,115 +168,30 @@ class DocIds:
         blocks = other._as_blocks()
         return sum((bits & blocks.get(high, 0)).bit_count() for high, bits in self._as_blocks().items())
 
-    # The next three can be called on the class, too: DocIds.union(*sets), of at least one set.
-
     def union(*sets: DocIds) -> DocIds:
-        """The docids of any of the sets."""
+        """Return the union of one or more sets: DocIds.union(*sets)."""
         return _union(sets)
-
-    def intersection(*sets: DocIds) -> DocIds:
-        """The docids of all sets."""
-        common, *others = sets
-        for other in others:
-            common &= other
-        return common
-
-    def difference(*sets: DocIds) -> DocIds:
-        """The docids of the first set that are in none of the others."""
-        rest, *others = sets
-        for other in others:
-            rest -= other
-        return rest
 
     # Order
 
     def min(self) -> int:
         """Return the smallest docid. Raises ValueError for the empty set."""
-        if self._listed is not None:
-            return self._end(0)
-        high = min(self._blocks, default=-1)
-        if high < 0:
+        if not self:
             raise ValueError("min() of the empty set")
+        if self._listed is not None:
+            return self._listed[0]
+        high = min(self._blocks)
         bits = self._blocks[high]
         return high << 16 | (bits & -bits).bit_length() - 1
 
     def max(self) -> int:
         """Return the largest docid. Raises ValueError for the empty set."""
-        if self._listed is not None:
-            return self._end(-1)
-        high = max(self._blocks, default=-1)
-        if high < 0:
+        if not self:
             raise ValueError("max() of the empty set")
+        if self._listed is not None:
+            return self._listed[-1]
+        high = max(self._blocks)
         return high << 16 | self._blocks[high].bit_length() - 1
-
-    def _end(self, place: int) -> int:
-        if not self._listed:
-            raise ValueError("min() or max() of the empty set")
-        return self._listed[place]
-
-    def rank(self, docid: int) -> int:
-        """How many docids of the set are at most `docid`."""
-        if not 0 <= docid < _LIMIT:
-            raise OverflowError(f"{docid} is not a docid")
-        if self._listed is not None:
-            return bisect_right(self._listed, docid)
-        block = docid >> 16
-        below = sum(bits.bit_count() for high, bits in self._blocks.items() if high < block)
-        return below + (self._blocks.get(block, 0) & (2 << (docid & _LOW)) - 1).bit_count()
-
-    @overload
-    def __getitem__(self, place: int) -> int: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> DocIds: ...
-
-    def __getitem__(self, place: int | slice) -> int | DocIds:
-        """Return the docid at a place of the ascending list, or the set of the docids at a slice. Raises IndexError."""
-        if isinstance(place, slice):
-            return self._slice(place)
-        at = place + len(self) if place < 0 else place
-        if not 0 <= at < len(self):
-            raise IndexError(f"place {place} in a set of {len(self)} docids")
-        return self._at(at) if self._listed is None else self._listed[at]
-
-    def _at(self, place: int) -> int:
-        for high in sorted(self._blocks):
-            count = self._blocks[high].bit_count()
-            if place < count:
-                return high << 16 | nth_bit(self._blocks[high], place)
-            place -= count
-        raise IndexError
-
-    def _slice(self, wanted: slice) -> DocIds:
-        if self._listed is not None:
-            return DocIds(self._listed[wanted])
-        places = range(*wanted.indices(len(self)))
-        if abs(places.step) != 1:
-            return DocIds(self.to_array()[wanted])
-        if not places:
-            return DocIds()
-        first, last = sorted((places[0], places[-1]))
-        return self & DocIds(range(self._at(first), self._at(last) + 1))
-
-    # Other sets
-
-    def copy(self) -> DocIds:
-        """The same set."""
-        return self
-
-    def shift(self, offset: int) -> DocIds:
-        """Return the set of each docid plus `offset`, without docids that are then out of range."""
-        if self._listed is not None:
-            moved = [docid + offset for docid in self._listed]
-            return _of_listed(array("I", moved[bisect_left(moved, 0):bisect_left(moved, _LIMIT)]))
-        blocks, low = offset >> 16, offset & _LOW
-        shifted: Blocks = {}
-        for high, bits in self._blocks.items():
-            bits <<= low
-            for target, part in ((high + blocks, bits & _FULL), (high + blocks + 1, bits >> BLOCK)):
-                if part and 0 <= target < BLOCK:
-                    shifted[target] = shifted.get(target, 0) | part
-        return _of_blocks(shifted)
 
     # Conversion
 
@@ -343,7 +235,6 @@ class DocIds:
 
 # Sets of either form
 
-
 def _of_listed(listed: array[int]) -> DocIds:
     docids = object.__new__(DocIds)
     docids._listed, docids._blocks, docids._size, docids._hash = listed, {}, len(listed), None
@@ -358,15 +249,6 @@ def _of_blocks(blocks: Blocks, size: int = -1) -> DocIds:
 
 def _is_thin(count: int, top: int) -> bool:
     return count <= _ALWAYS_LISTED or count * _THIN <= top
-
-
-def _in_least_memory(docids: DocIds) -> DocIds:
-    if not docids:
-        return _of_listed(array("I"))
-    is_listed = docids._listed is not None
-    if _is_thin(len(docids), docids.max()):
-        return docids if is_listed else _of_listed(docids.to_array())
-    return _of_blocks(docids._as_blocks(), len(docids)) if is_listed else docids
 
 
 def _of_range(docids: range) -> DocIds:
@@ -416,7 +298,6 @@ def _union(sets: Sequence[DocIds]) -> DocIds:
 
 # Blocks
 
-
 def _add(blocks: Blocks, others: Mapping[int, int]) -> None:
     for high, bits in others.items():
         blocks[high] = blocks.get(high, 0) | bits
@@ -433,7 +314,6 @@ def _groups(listed: array[int]) -> Iterator[tuple[int, Sequence[int]]]:
 
 
 # Functions that the compiled class lacks
-
 
 def with_size(data: bytes | memoryview) -> tuple[DocIds, int]:
     """Return the set at the start of bytes in the portable roaring format, and the number of its bytes. Raises ValueError."""

@@ -31,16 +31,13 @@ _SIZE = re.compile(r"([0-9]{1,20})(?:\.([0-9]{1,20}))?[ \t]*([A-Za-z]*)", re.ASC
 SECOND = 1_000_000_000
 MICROSECOND = 1000
 DAY = 86_400 * SECOND
-_RFC3339 = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(?:([Zz])|([+-])(\d\d):(\d\d))"
-)
+_RFC3339 = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(?:([Zz])|([+-])(\d\d):(\d\d))")
 _WITHOUT_OFFSET = re.compile(r"[0-9-]{10}[T ][0-9:]{8}")
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 # Numbers in filters and sort expressions (docs/filters-and-facets.md)
-
 
 def number_of(text: str) -> float | None:
     """Return the number of a text; None unless the whole text is a finite number."""
@@ -59,7 +56,6 @@ def shown_number(number: float) -> str:
 
 
 # Sizes in bytes, with or without a unit: `100 MB`, `1.5 GiB`, `4096`
-
 
 def parse_size(text: str) -> int:
     """Return the number of bytes of a size; fractions of a byte are rounded up.
@@ -108,7 +104,6 @@ def _scaled_down(size: int, factor: int, units: Sequence[str]) -> tuple[float, s
 
 
 # Moments and durations
-
 
 def now() -> int:
     """The present moment."""

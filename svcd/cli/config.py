@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from svcd.base import files
+from svcd.base import machine
 from svcd.base.errors import quoted, quoted_name
 from svcd.cli import options
 from svcd.cli.options import AUTO, BY_NAME, BY_VARIABLE, OPTIONS, URL, Option, key_proposal
@@ -149,7 +149,7 @@ def _from_key_file(given: Mapping[str, Given], environ: Mapping[str, str]) -> di
         return {"master_key": Given(key, named.source, named.where)}
     folder = environ.get(CREDENTIALS_FOLDER)
     path = Path(folder, CREDENTIAL) if folder else None
-    if path is None or "master_key" in given or not files.exists(path):
+    if path is None or "master_key" in given or not machine.file_exists(path):
         return {}
     where = f"the credential {CREDENTIAL}"
     return {"master_key": Given(_read_key(path, where), ENVIRONMENT, where)}
@@ -344,7 +344,7 @@ def _named_folders_can_be_written(config: Config) -> None:
 def _why_unwritable(folder: Path) -> str | None:
     """Return why a folder can neither be written nor created, or None; creates nothing."""
     try:
-        existing = next(path for path in (folder, *folder.absolute().parents) if files.exists(path))
+        existing = next(path for path in (folder, *folder.absolute().parents) if machine.file_exists(path))
     except OSError as refused:
         return f"cannot read {folder}: {refused.strerror}"
     if not existing.is_dir():

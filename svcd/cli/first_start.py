@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from svcd.base import files, logs
+from svcd.base import logs, machine
 from svcd.cli.config import Config, ConfigError
 from svcd.cli.options import BY_NAME
 from svcd.http.sockets import listen
@@ -56,8 +56,8 @@ def remove_on_failure(folder: Path) -> Iterator[Callable[[], None]]:
     another svcd has started on it meanwhile.
     """
     is_kept = False
-    parents = [parent for parent in folder.absolute().parents if not files.exists(parent)]
-    was_new, was_there = _is_new(folder), files.exists(folder)
+    parents = [parent for parent in folder.absolute().parents if not machine.file_exists(parent)]
+    was_new, was_there = _is_new(folder), machine.file_exists(folder)
 
     def keep() -> None:
         nonlocal is_kept
@@ -88,7 +88,7 @@ def _remove(folder: Path, made: Sequence[Path]) -> None:
 
 def _is_empty_instance(path: Path) -> bool:
     """Return whether the file of an instance has neither tasks, indexes, keys, webhooks nor features."""
-    if not files.exists(path):
+    if not machine.file_exists(path):
         return True
     try:
         with closing(open_reader(path)) as reader:
@@ -135,7 +135,7 @@ def _should_import(config: Config, kind: str, path: Path) -> bool:
             return False
         raise ConfigError(f"{config.where(f'import_{kind}')}: the database {config.db_path} already exists; move it away, "
                           f"or start with it unchanged by {BY_NAME[f'ignore_{kind}_if_db_exists'].flag}")
-    if not files.exists(path):
+    if not machine.file_exists(path):
         if getattr(config, f"ignore_missing_{kind}"):
             return False
         raise ConfigError(f"{config.where(f'import_{kind}')}: {kind} {path} does not exist; name an existing one, or start "
@@ -144,4 +144,4 @@ def _should_import(config: Config, kind: str, path: Path) -> bool:
 
 
 def _is_new(folder: Path) -> bool:
-    return not files.exists(folder) or folder.is_dir() and not any(folder.iterdir())
+    return not machine.file_exists(folder) or folder.is_dir() and not any(folder.iterdir())

@@ -47,7 +47,7 @@ from svcd.api.streaming import ConcurrencyLimit
 from svcd.api.shared_traffic import REGION_BYTES, SharedTraffic
 from svcd.auth.keys import Keys
 from svcd.base import logs, machine
-from svcd.base.process import end_with_parent
+from svcd.base.machine import end_with_parent
 from svcd.cli import serving
 from svcd.cli.serving import WorkerConfiguration
 from svcd.http.server import Server

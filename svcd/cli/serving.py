@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from svcd.base import logs, machine, process
+from svcd.base import logs, machine
 from svcd.cli.config import Config, ConfigError
 from svcd.cli.options import AUTO, MAX_PROCESSES
 from svcd.http.message import Response
@@ -92,7 +92,7 @@ def check_descriptors(config: Config) -> None:
     """Raises TooFewDescriptors if the limit of open files is too low for this configuration."""
     writers = config.max_indexing_threads or machine.cores()
     workers = 0 if config.search_workers == AUTO else config.search_workers
-    process.check_descriptors(PER_WRITER * writers + PER_SEARCH_WORKER * workers)
+    machine.check_descriptors(PER_WRITER * writers + PER_SEARCH_WORKER * workers)
 
 
 def most_search_workers(config: Config) -> int:
@@ -102,7 +102,7 @@ def most_search_workers(config: Config) -> int:
         return number
     if not hasattr(os, "memfd_create"):
         return 0
-    by_descriptors = process.allowed_descriptors() // DESCRIPTOR_PART // PER_SEARCH_WORKER
+    by_descriptors = machine.allowed_descriptors() // DESCRIPTOR_PART // PER_SEARCH_WORKER
     memory = machine.memory()
     by_memory = MAX_PROCESSES if memory is None else memory // MEMORY_PART // BYTES_PER_WORKER
     return max(0, min(machine.cores() - 1, by_descriptors, by_memory, MAX_PROCESSES))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from svcd.base import files, logs
+from svcd.base import logs, machine
 from svcd.base.json_text import loads_wrapped
 from svcd.cluster.log import Log, Record, Trimmed, Unavailable
 from svcd.cluster.members import CLUSTER, NODES
@@ -124,7 +124,7 @@ def _reaches(log: Log, applied: int) -> bool:
 
 def _has_content(folder: Path) -> bool:
     path = folder / _INSTANCE
-    if not files.exists(path):
+    if not machine.file_exists(path):
         return False
     with closing(open_reader(path)) as reader:
         return _has_rows(reader)
@@ -165,7 +165,7 @@ def _copy_a_peer(log: Log, folder: Path, name: str, master_key: str, unpack: Unp
 
 def _replace(folder: Path, copy: Path) -> None:
     """Replace a data folder by a copy. Raises FolderInUse."""
-    if not files.exists(folder):
+    if not machine.file_exists(folder):
         copy.replace(folder)
         return
     with lock_folder(folder / "LOCK"):  # a daemon may use it

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from svcd.base.docids import bytes_of
 from svcd.base.json_text import loads_wrapped
-from svcd.base.little_endian import bytes_of
 
 FORMAT, VERSION = "svcd word vectors", 1
 MOST_DIMENSIONS = 4096

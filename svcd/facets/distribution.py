@@ -6,24 +6,63 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
 from itertools import chain, islice
 from sys import maxsize
 
 from svcd.base import tracing
 from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
-from svcd.facets.counting import FieldCounter
-from svcd.facets.fields import check_facets, selected_fields
-from svcd.facets.values import ValueCount, ValueCounts
+from svcd.base.quantities import shown_number
+from svcd.facets.counting import FieldCounter, ValueCount, ValueCounts
 from svcd.query.reader import Reader, Value
+from svcd.schema.attributes import is_matched, is_related, matches, pattern_test, patterns_of, rule_of, with_parents
 from svcd.schema.field_values import stored_form
+from svcd.schema.index_settings import IndexSettings
 
 # (value as shown -> count, the smallest and the largest number)
 _Distribution = tuple[dict[str, int], tuple[Value, Value] | None]
 
 # Up to SORTED_AS_TEXTS counted documents, `alpha` sorts numbers as texts: clients see this, so it is part of the interface.
 SORTED_AS_TEXTS = 3000
+
+
+def check_facets(settings: IndexSettings, patterns: Iterable[str]) -> None:
+    """Check that every pattern can match a filterable attribute.
+
+    Raises invalid_search_facets for the first pattern that cannot; the caller adds index and parameter to the message.
+    """
+    filterable = settings.filterable
+    for pattern in dict.fromkeys(patterns):
+        for number, entry in enumerate(filterable.listed):
+            rule = rule_of(number, entry)
+            # A rule with filtering decides if some attribute may match both, or be inside the other; else if it matches all.
+            if is_matched(pattern, entry) or rule.is_filterable and any(
+                    matches(other, pattern) or is_related(pattern, other) for other in patterns_of(entry)):
+                break
+        else:
+            known = filterable.patterns()
+            available = (f"Available filterable attributes patterns are: `{', '.join(known)}`." if known
+                         else "This index does not have configured filterable attributes.")
+            raise _invalid_facets(f"Pattern `{pattern}` is not filterable. {available}")
+        if not rule.is_filterable:
+            raise _invalid_facets(
+                f"Attribute `{pattern}` matched rule #{rule.number} in filterableAttributes, but this rule does not enable"
+                f" filtering.\nHint: enable filtering in rule #{rule.number} by modifying the features.filter object"
+                f"\nHint: prepend another rule matching `{pattern}` with appropriate filter features before rule #{rule.number}")
+
+
+def _invalid_facets(reason: str) -> ApiError:
+    return ApiError("invalid_search_facets", f"Invalid facet distribution: {reason}")
+
+
+def selected_fields(settings: IndexSettings, known: Iterable[str], patterns: Sequence[str]) -> list[str]:
+    """Return the fields that patterns select, in byte order: filterable fields that match, and filterable fields inside them.
+
+    known: all attributes that some document has had.
+    """
+    filterable, fields, is_wanted = settings.filterable, list(known), pattern_test(patterns)
+    chosen = {field for field in fields if is_wanted(field) and field in filterable}
+    return sorted(field for field in fields if not chosen.isdisjoint(with_parents(field)) and field in filterable)
 
 
 def facets_of(reader: Reader, patterns: Sequence[str], counted: DocIds) -> Facets:
@@ -69,16 +108,8 @@ def subtract(facets: Facets, reader: Reader, docid: int) -> None:
     """Subtract the values of one document from the shown counts; values that reach 0 are removed."""
     for name, shown in facets.distribution.items():
         for _, values in reader.values.field_values(name, [docid]):
-            numbers = {number_text(value) for value in values if isinstance(value, float)}
+            numbers = {shown_number(value) for value in values if isinstance(value, float)}
             subtract_values(shown, [text for text in shown if text in numbers or stored_form(text) in values])
-
-
-def number_text(number: float) -> str:
-    """Return the shortest decimal text of a number, without exponent and `.0`."""
-    digits = repr(number)
-    if "e" in digits:
-        digits = format(Decimal(digits), "f")
-    return digits.removesuffix(".0")
 
 
 class _Field:
@@ -133,7 +164,7 @@ class _Field:
         return by_count(counts, self._most or maxsize)
 
     def _numbers(self, numbers: ValueCounts, ordered: Iterable[ValueCount]) -> Iterator[tuple[str, int]]:
-        return ((number_text(numbers.value(counted)), counted.count) for counted in ordered)  # type: ignore[arg-type]  # floats
+        return ((shown_number(numbers.value(counted)), counted.count) for counted in ordered)  # type: ignore[arg-type]  # floats
 
     def _texts(self, texts: ValueCounts, ordered: Iterable[ValueCount]) -> Iterator[tuple[str, int]]:
         spelling, name = self._reader.values.spelling, self._name
@@ -141,7 +172,6 @@ class _Field:
 
 
 # Order by count
-
 
 # Equal counts come in the order of a tree over the values of a field: groups of four values, groups of four groups
 # and so on, while the level below has at least twenty entries. Clients see this order, so it is part of the interface.
@@ -176,9 +206,7 @@ def by_count(counts: ValueCounts, most: int) -> Iterator[ValueCount]:
 
 
 # Merge the facets of several indexes: add up counts, and require equal orders of a facet.
-#
 # Source: docs/filters-and-facets.md#merging-across-indexes.
-
 
 ALPHA, COUNT = "alpha", "count"
 _ORDER_TEXTS = {ALPHA: "alphabetically", COUNT: "by count"}

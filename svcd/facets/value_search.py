@@ -11,21 +11,20 @@ from itertools import chain, islice, takewhile
 from typing import Any, NamedTuple
 
 from svcd.base.docids import DocIds
-from svcd.facets.counting import FieldCounter
-from svcd.facets.fields import check_searchable
-from svcd.facets.values import DOCUMENT_COST, Packed, SortedTexts, ValueCount, ValueCounts, pack, sorted_values
+from svcd.base.errors import ApiError
+from svcd.facets.counting import DOCUMENT_COST, FieldCounter, ValueCount, ValueCounts
+from svcd.facets.values import Packed, SortedTexts, pack, sorted_values
 from svcd.query.reader import Reader
+from svcd.schema.attributes import attribute_list, is_everything
 from svcd.schema.index_settings import IndexSettings
-from svcd.text import scripts
-from svcd.text.normalization import lemma_of
-from svcd.text.scripts import script_of_whole
+from svcd.text.analyzer import lemma_of
+from svcd.text.scripts import detect_language, script_of_whole
 from svcd.validation.names import long_form
 
 # Find the texts of a sorted list that begin with a term, up to a number of typos.
 #
 # The list is not compared text by text: a prefix within the distance decides for all texts that begin with it, and so
 # does a prefix that is too far away. (svcd.query finds words with typos by other means; tests compare the two.)
-
 
 _LOWEST, _HIGHEST = "\0", "\U0010ffff"
 
@@ -134,6 +133,30 @@ class FacetHit(NamedTuple):
     count: int  # type: ignore[assignment]  # hides tuple.count, which is not used
 
 
+def check_enabled(settings: IndexSettings) -> None:
+    """Check that the index has facet search. Raises facet_search_disabled."""
+    if not settings.has_facet_search:
+        raise ApiError("facet_search_disabled", "The facet search is disabled for this index")
+
+
+def check_searchable(settings: IndexSettings, field: str) -> None:
+    """Check that the values of an attribute may be searched. Raises invalid_facet_search_facet_name."""
+    rule = settings.filterable.rule(field)
+    if rule is not None and rule.facet_search:
+        return
+    if rule is not None:
+        reason = (f"Note: this attribute matches rule #{rule.number} in filterableAttributes, but this rule does not enable"
+                  f' facetSearch.\nHint: enable facetSearch in rule #{rule.number} by adding `"facetSearch": true` to the rule.'
+                  f"\nHint: prepend another rule matching {field} with facetSearch: true before rule #{rule.number}")
+    else:
+        known, displayed = settings.filterable.patterns(lambda rule: rule.facet_search), settings.displayed_attributes
+        available = "This index does not have configured facet-searchable attributes."
+        if any(is_everything(displayed) or pattern in (displayed or ()) for pattern in known):
+            available = f"Available facet-searchable attributes patterns are: `{attribute_list(known, displayed)}`."
+        reason = f"{available} To make it facet-searchable add it to the `filterableAttributes` index settings."
+    raise ApiError("invalid_facet_search_facet_name", f"Attribute `{field}` is not facet-searchable. {reason}")
+
+
 def search_values(reader: Reader, query: FacetQuery, counted: DocIds) -> list[FacetHit]:
     """Return the values of a field that a facet query finds, with their counts among some documents.
 
@@ -163,7 +186,10 @@ class _Search:
     def __init__(self, reader: Reader, query: FacetQuery, documents: DocIds) -> None:
         self._reader = reader
         self._field = query.field
-        locales = query_locales(reader.settings, query.field, query.locales)
+        locales = reader.settings.locales_of(query.field)
+        if locales is not None and query.locales is not None:
+            codes = set(map(long_form, query.locales))
+            locales = [locale for locale in locales if long_form(locale) in codes]
         self._term = None if query.text is None else search_form(query.text[:LONGEST_QUERY], locales)
         self._counter = FieldCounter(reader, query.field, documents)
         with_text = reader.values.kind_docids(query.field, str)
@@ -235,22 +261,12 @@ def _found(counts: ValueCounts, entries: Iterable[ValueCount]) -> Iterator[tuple
 
 # Search forms
 
-
 def search_form(text: str, locales: Sequence[str] | None) -> str:
     """Return the lemma of a text taken as one token. locales: the languages to detect its own among; None to detect none."""
     if text.isascii() and text.isprintable():
         return text.lower()
     script = script_of_whole(text)
-    return lemma_of(text, script, scripts.detect_language(text, script, locales) if locales else None)
-
-
-def query_locales(settings: IndexSettings, field: str, requested: Sequence[str] | None) -> Sequence[str] | None:
-    """Return the languages of a facet query: the languages of the field, limited to those in the request, if any."""
-    of_field = settings.locales_of(field)
-    if of_field is None or requested is None:
-        return of_field
-    codes = set(map(long_form, requested))
-    return [locale for locale in of_field if long_form(locale) in codes]
+    return lemma_of(text, script, detect_language(text, script, locales) if locales else None)
 
 
 class NormalizedValues(NamedTuple):

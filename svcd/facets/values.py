@@ -7,15 +7,15 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from svcd.base.docids import DocIds, memory_bytes
 from svcd.base.doc_values import DocValues, value_order
 from svcd.query.reader import Reader, Value
 
-# Fields with more values of a kind are counted by the strategies of svcd.facets.large_fields.
+# Fields with more values of a kind are counted by a scan, or by ordinals (svcd.facets.counting).
 FEW_VALUES = 1024
 # The sets of all values of a field are cached together up to this many bytes.
 MOST_BYTES = 1 << 21
@@ -26,14 +26,6 @@ class FewValues(NamedTuple):
 
     values: Sequence[Value] | None
     sets: Sequence[DocIds] | None
-
-
-class SortedValues(Protocol):
-    """All values of a kind, ascending."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, ordinal: int) -> Value: ...
-    def ordinal(self, value: Any, /) -> int: ...  # of a value that is among them
 
 
 class SortedNumbers:
@@ -48,9 +40,8 @@ class SortedNumbers:
     def __getitem__(self, ordinal: int) -> float:
         return self._numbers[ordinal]
 
-    def ordinal(self, value: Value) -> int:
-        """Return the ordinal of a number; -0.0 comes before 0.0, though they are equal."""
-        assert isinstance(value, float)
+    def ordinal(self, value: Any) -> int:
+        """Return the ordinal of a number that is among them; -0.0 comes before 0.0, though they are equal."""
         ordinal = bisect_left(self._numbers, value)
         follows_negative_zero = value == 0 < math.copysign(1, value) and math.copysign(1, self._numbers[ordinal]) < 0
         return ordinal + follows_negative_zero
@@ -73,57 +64,38 @@ def few_values(reader: Reader, field: str, kind: type[Value]) -> FewValues:
     return FewValues(*reader.cached(("few values", field, kind), find))
 
 
-def sorted_values(reader: Reader, field: str, kind: type[Value]) -> SortedValues:
-    """Return all values of a kind that a field has; cached."""
+def sorted_values(reader: Reader, field: str, kind: type[Value]) -> SortedNumbers | SortedTexts:
+    """Return all values of a kind that a field has, ascending; cached."""
+    def find() -> Any:
+        values: Sequence[Any] = reader.values.distinct_values(field, kind)
+        return pack(values) if kind is str else array("d", values)
+
     if kind is str:
-        return SortedTexts(reader.cached(("texts", field), lambda: pack(_values(reader, field, str))))
-    return SortedNumbers(reader.cached(("numbers", field), lambda: array("d", _values(reader, field, float))))
+        return SortedTexts(reader.cached(("texts", field), find))
+    return SortedNumbers(reader.cached(("numbers", field), find))
 
 
-def _values(reader: Reader, field: str, kind: type[Value]) -> Sequence[Any]:
-    return reader.values.distinct_values(field, kind)
+class OrdinalLookup(NamedTuple):
+    """size: the number of values. of: (value, docid of a document that has it) -> its ordinal."""
 
-
-class OrdinalLookup(Protocol):
-    """Looks up ordinals of values."""
-
-    def __len__(self) -> int: ...
-    def of(self, value: Value, docid: int) -> int: ...  # docid: of a document that has the value
-
-
-class _LookupByValue:
-    def __init__(self, values: SortedValues) -> None:
-        self._values_of_field = values
-
-    def __len__(self) -> int:
-        return len(self._values_of_field)
-
-    def of(self, value: Value, docid: int) -> int:
-        return self._values_of_field.ordinal(value)
-
-
-class _LookupByDocument:
-    def __init__(self, reader: Reader, field: str, kind: type[Value]) -> None:
-        self._reader = reader
-        self._field = field
-        self._kind = kind
-        self._doc_values = doc_values_of(reader, field, kind)
-
-    def __len__(self) -> int:
-        return self._doc_values.size
-
-    def of(self, value: Value, docid: int) -> int:
-        own = self._doc_values.ranks_of(docid)
-        if len(own) == 1:
-            return own[0]
-        return own[sorted(map(value_order, _held(self._reader, self._field, self._kind, docid))).index(value_order(value))]
+    size: int
+    of: Callable[[Value, int], int]
 
 
 def ordinal_lookup(reader: Reader, field: str, kind: type[Value]) -> OrdinalLookup:
     """Return a lookup of ordinals of the values of a field: among all values if they are few, else in the doc values."""
-    if few_values(reader, field, kind).values is None:
-        return _LookupByDocument(reader, field, kind)
-    return _LookupByValue(sorted_values(reader, field, kind))
+    if few_values(reader, field, kind).values is not None:
+        values = sorted_values(reader, field, kind)
+        return OrdinalLookup(len(values), lambda value, docid: values.ordinal(value))
+    doc_values = doc_values_of(reader, field, kind)
+
+    def ordinal(value: Value, docid: int) -> int:
+        own = doc_values.ranks_of(docid)
+        if len(own) == 1:
+            return own[0]
+        return own[sorted(map(value_order, values_of_document(reader, field, kind, docid))).index(value_order(value))]
+
+    return OrdinalLookup(doc_values.size, ordinal)
 
 
 def doc_values_of(reader: Reader, field: str, kind: type[Value]) -> DocValues:
@@ -133,20 +105,13 @@ def doc_values_of(reader: Reader, field: str, kind: type[Value]) -> DocValues:
     return doc_values
 
 
-def value_of_ordinal(reader: Reader, field: str, kind: type[Value], doc_values: DocValues, ordinal: int) -> Value:
-    """Return the value of an ordinal, read from a document that has it."""
-    value: Value = doc_values.value(ordinal, lambda docid: _held(reader, field, kind, docid))
-    return value
-
-
-def _held(reader: Reader, field: str, kind: type[Value], docid: int) -> list[Any]:
+def values_of_document(reader: Reader, field: str, kind: type[Value], docid: int) -> list[Any]:
     """Return the values of a kind that a document has."""
     ((_, values),) = reader.values.field_values(field, [docid])
     return [value for value in values if isinstance(value, kind)]
 
 
 # Sorted texts in little memory
-
 
 # Texts per block. A separate string takes some 60 bytes besides its characters; to read one from a block the block is
 # split, which takes about a microsecond.
@@ -183,7 +148,7 @@ class SortedTexts(Sequence[str]):
     def __getitem__(self, ordinal: int) -> str:  # type: ignore[override]  # slices are not needed
         return _texts_of(self._blocks[ordinal // BLOCK])[ordinal % BLOCK]
 
-    def ordinal(self, text: str) -> int:
+    def ordinal(self, text: Any) -> int:
         """Count the texts that are smaller than this one, which need not be among them."""
         return self.seek(text)[0]
 
@@ -201,68 +166,3 @@ class SortedTexts(Sequence[str]):
         """Yield the texts from an ordinal on."""
         for number in range(ordinal // BLOCK, len(self._blocks)):
             yield from islice(_texts_of(self._blocks[number]), ordinal % BLOCK if number == ordinal // BLOCK else 0, None)
-
-
-# The interface of counting strategies (the number of candidates with each value of a field), and the costs of counting.
-#
-# Source: docs/filters-and-facets.md#counting-strategies.
-
-
-# The unit of all costs is one value of a scan: reading its set and intersecting it with the candidates, some 7 us in an
-# index of 36,000 documents.
-# Reading and counting the values of one document:
-DOCUMENT_COST = 2
-# Up to this number of candidates, their documents are read rather than a field with many values scanned.
-FEW_CANDIDATES = 250
-# Up to this number of candidates, their documents are read without checking the field.
-SURELY_FEW = 20
-# The cost of a value whose set is cached.
-CACHED_COST = 0.3
-
-
-class ValueCount(NamedTuple):
-    """A value and the number of candidates that have it.
-
-    value: None if ValueCounts.value() must find it. key: the identity of the value for a strategy that knows all values at
-    once.
-    """
-
-    value: Value | None
-    count: int  # type: ignore[assignment]  # hides tuple.count, which is not used
-    key: int = -1
-
-
-class ValueCounts(Protocol):
-    """The values of one kind among the candidates."""
-
-    def ascending(self, most: int | None = None) -> Iterator[ValueCount]:
-        """All values in ascending order, found lazily. most: roughly the most values that will be read; None for all."""
-
-    def by_count(self, most: int) -> Iterator[Iterable[ValueCount]]:
-        """All values by descending count: for each count its values, in descending order.
-
-        most: roughly the most values that will be read.
-        """
-
-    def value(self, entry: ValueCount) -> Value:
-        """The value of an entry."""
-
-    def first_docid(self, entry: ValueCount) -> int:
-        """The smallest docid among the candidates that have the value."""
-
-    def is_alone_in_group(self, entry: ValueCount, width: int) -> bool:
-        """Whether only the candidates with this value have any value of its group.
-
-        A group is `width` consecutive values of all values of the field.
-        """
-
-    def number_of_values(self) -> int:
-        """The number of values of this kind that the field has in the whole index."""
-
-    def extremes(self) -> tuple[Value, Value] | None:
-        """The smallest and the largest value; None without values."""
-
-
-def cost_of_values(values: Sequence[Value], is_cached: bool) -> float:
-    """Return the cost of intersecting the sets of all values. is_cached: the sets are cached."""
-    return len(values) * (CACHED_COST if is_cached else 1)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from svcd.base.docids import EMPTY, DocIds, union_of
@@ -13,14 +14,13 @@ from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.base.quantities import number_of
 from svcd.filters import requirements
-from svcd.filters.canonical_text import canonical_token
-from svcd.filters.cost import Cost, Outlines
 from svcd.filters.geo_conditions import geo_docids
 from svcd.filters.lexer import FilterError, shown_place
 from svcd.filters.parser import parse
+from svcd.filters.requirements import Cost, Outlines
 from svcd.filters.tree import (BETWEEN, CONTAINS, EQUAL, EXISTS, GREATER, GREATER_OR_EQUAL, IS_EMPTY, IS_NULL, LESS,
                                LESS_OR_EQUAL, NOT_EQUAL, SHARD, STARTS_WITH, And, BoundingBox, Comparison, Condition, In, Not, Or,
-                               Polygon, Radius, VectorExists)
+                               Polygon, Radius, VectorExists, canonical_token)
 from svcd.filters.vector_conditions import vector_docids
 from svcd.query.reader import Reader, Value
 from svcd.schema.field_values import WHITE_SPACE, normal_form
@@ -114,22 +114,17 @@ class _Evaluation:
         if rule is not None and not requirements.is_allowed(rule, operator) and name in self.reader.fields():
             raise requirements.not_allowed(rule, name, operator)
 
-    def _geo(self, condition: Radius | BoundingBox | Polygon) -> DocIds:
-        return geo_docids(self.reader, condition, self.outlines)
-
-    def _vectors(self, condition: VectorExists) -> DocIds:
-        return vector_docids(self.reader, condition)
-
 
 _METHODS: dict[type, Callable[[_Evaluation, Any], DocIds]] = {
     And: _Evaluation._and, Or: _Evaluation._or, Not: _Evaluation._not, In: _Evaluation._in,
-    Comparison: _Evaluation._comparison, VectorExists: _Evaluation._vectors,
-    Radius: _Evaluation._geo, BoundingBox: _Evaluation._geo, Polygon: _Evaluation._geo,
+    Comparison: _Evaluation._comparison,
+    VectorExists: lambda evaluation, condition: vector_docids(evaluation.reader, condition),
+    **dict.fromkeys((Radius, BoundingBox, Polygon), lambda evaluation, condition: geo_docids(
+        evaluation.reader, condition, evaluation.outlines)),
 }
 
 
 # Values
-
 
 def equal_docids(reader: Reader, field: str, texts: Sequence[str]) -> DocIds:
     """Return the documents with a value that equals one of the texts of a filter, as a text or as a number."""
@@ -142,16 +137,15 @@ def equal_docids(reader: Reader, field: str, texts: Sequence[str]) -> DocIds:
     return union_of(reader.values.value_docids(field, value) for value in values)
 
 
-def _above(reader: Reader, field: str, text: str, has_low: bool) -> DocIds:
-    docids = reader.values.range_docids(field, normal_form(text), None, has_low)
-    number = number_of(text)
-    return docids if number is None else docids | reader.values.range_docids(field, number, None, has_low)
+def _beyond(reader: Reader, field: str, text: str, is_above: bool, is_included: bool) -> DocIds:
+    """Return the documents with a value above or below a text, or above or below the number of the text."""
+    def docids(limit: Value) -> DocIds:
+        if is_above:
+            return reader.values.range_docids(field, limit, None, is_included)
+        return reader.values.range_docids(field, None, limit, True, is_included)
 
-
-def _below(reader: Reader, field: str, text: str, has_high: bool) -> DocIds:
-    docids = reader.values.range_docids(field, None, normal_form(text), True, has_high)
     number = number_of(text)
-    return docids if number is None else docids | reader.values.range_docids(field, None, number, True, has_high)
+    return docids(normal_form(text)) if number is None else docids(normal_form(text)) | docids(number)
 
 
 def _between(reader: Reader, field: str, low: str, high: str) -> DocIds:
@@ -182,10 +176,10 @@ def _starting(reader: Reader, field: str, text: str) -> DocIds:
 
 _OPERATORS: dict[str, Callable[..., DocIds]] = {  # (reader, field, values ...)
     EQUAL: lambda reader, field, text: equal_docids(reader, field, [text]),
-    GREATER: lambda reader, field, text: _above(reader, field, text, False),
-    GREATER_OR_EQUAL: lambda reader, field, text: _above(reader, field, text, True),
-    LESS: lambda reader, field, text: _below(reader, field, text, False),
-    LESS_OR_EQUAL: lambda reader, field, text: _below(reader, field, text, True),
+    GREATER: lambda reader, field, text: _beyond(reader, field, text, True, False),
+    GREATER_OR_EQUAL: lambda reader, field, text: _beyond(reader, field, text, True, True),
+    LESS: lambda reader, field, text: _beyond(reader, field, text, False, False),
+    LESS_OR_EQUAL: lambda reader, field, text: _beyond(reader, field, text, False, True),
     BETWEEN: _between,
     CONTAINS: _containing,
     STARTS_WITH: _starting,
@@ -196,7 +190,6 @@ _OPERATORS: dict[str, Callable[..., DocIds]] = {  # (reader, field, values ...)
 
 
 # Shards
-
 
 def _in_shards(names: Sequence[str]) -> DocIds:
     """Return the documents of shards. Indexes of this version are not sharded, so every name is unknown."""
@@ -209,7 +202,6 @@ def _in_shards(names: Sequence[str]) -> DocIds:
 #
 # A filter is a text, or a list (AND) of texts and of lists (OR) of texts.
 # Source: docs/filters-and-facets.md#json-form.
-
 
 # The JSON types that each level of nesting may have, outermost first, as in the message.
 _LEVELS = ("String, Array", "String, [String]", "String")
@@ -232,18 +224,11 @@ def is_empty(value: Any) -> bool:
 
 
 def combine(request_filter: Any, rule_filter: Any) -> Any:
-    """Combine two filters of valid shape by AND; None means no filter. The filter of the request comes before that of a tenant
-    token.
-
-    The order decides which error is reported first.
-    """
+    """Combine two filters of valid shape by AND; None means no filter. The filter of a tenant token comes second: the order
+    decides which error is reported first."""
     if request_filter is None or rule_filter is None:
         return rule_filter if request_filter is None else request_filter
-    return [*_as_list(request_filter), *_as_list(rule_filter)]
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+    return [part for each in (request_filter, rule_filter) for part in (each if isinstance(each, list) else [each])]
 
 
 # Errors for operators that are not allowed have this code on every route, because their messages show no place.
@@ -263,11 +248,7 @@ def read_filter(value: Any, code: str) -> Condition | None:
 
 def parse_filter(value: Any) -> Condition | None:
     """Return the condition tree of a filter of valid shape; None without conditions. Raises FilterError."""
-    cost = Cost()
-
-    def parsed(part: str) -> Condition | None:
-        return parse(part, cost)
-
+    parsed = partial(parse, cost=Cost())
     if isinstance(value, str):
         return parsed(value)
     return _combined(And, (parsed(part) if isinstance(part, str) else _combined(Or, map(parsed, part)) for part in value))

@@ -12,13 +12,11 @@ from typing import TypeVar
 from svcd.base.docids import EMPTY, DocIds
 from svcd.base.quantities import number_of, shown_number
 from svcd.filters import lexer
-from svcd.filters.cost import POINT, Outlines, too_large
 from svcd.filters.lexer import FilterError, fail, piece, rest
-from svcd.filters.requirements import GEOJSON, check_geo
+from svcd.filters.requirements import GEOJSON, POINT, TOO_LARGE, Outlines, check_geo
 from svcd.filters.tree import BoundingBox, Condition, Geo, Polygon, Radius, Token
-from svcd.geo.cells import cells_of, crosses_antimeridian
-from svcd.geo.geometry import (HALF_TURN, QUERY_STEP_M, TURN, Area, Ring, Shape, circle, circle_rings, closed, densify, is_wide,
-                               rectangle, unpacked, unrolled, unrolled_outline)
+from svcd.geo.geometry import (HALF_TURN, QUERY_STEP_M, TURN, Area, Ring, Shape, cells_of, circle, circle_rings, closed,
+                               crosses_antimeridian, densify, is_wide, rectangle, unpacked, unrolled, unrolled_outline)
 from svcd.geo.sphere import Bounds, Point
 from svcd.query.reader import Reader
 from svcd.schema.field_values import COORDINATES, GEO
@@ -50,7 +48,6 @@ _TURNS = (-2 * TURN, -TURN, 0.0, TURN, 2 * TURN)  # unrolled outlines begin betw
 
 
 # Syntax
-
 
 _NAME = re.compile(rf"{lexer.BLANKS}(_geoRadius|_geoBoundingBox|_geoPolygon)(?![{lexer.WORD_SET}])").match
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?(?P<exponent>[0-9]*))?").match
@@ -104,7 +101,7 @@ def _read_bounding_box(source: str, at: int) -> tuple[Condition, int]:
 
 def _read_polygon(source: str, at: int) -> tuple[Condition, int]:
     if POINT * source.count("[", at, source.find(")", at)) > FILTER_COST:
-        raise too_large()
+        raise FilterError(TOO_LARGE)
     points, at = _read_list(source, at, "()", _read_point, may_end_with_comma=True)
     if len(points) < 3:
         fail(_FEW_POINTS.format(count=len(points)), points[-1][-1])
@@ -173,7 +170,6 @@ _SYNTAX: dict[str, tuple[str, Callable[[str, int], tuple[Condition, int]]]] = {
 
 # Checks
 
-
 def geo_docids(reader: Reader, condition: Geo, outlines: Outlines) -> DocIds:
     """Return the documents that meet a geo condition. outlines: of the filter.
 
@@ -181,7 +177,7 @@ def geo_docids(reader: Reader, condition: Geo, outlines: Outlines) -> DocIds:
     the numbers of a radius or box, because clients see only the first error.
     """
     if isinstance(condition, Polygon):
-        _check_is_allowed(reader, condition, condition.points[0])
+        check_geo(reader.settings.filterable, condition, condition.points[0][0])
         points = [point for pair in condition.points for point in _points([pair])]
         outlines.add_polygon(points, condition.points[0][0])
         return docids_in_polygon(reader, points)
@@ -192,7 +188,7 @@ def geo_docids(reader: Reader, condition: Geo, outlines: Outlines) -> DocIds:
             resolution = min(max(int(_number(condition.resolution)), 0), (1 << 64) - 1)  # shown as an unsigned 64-bit integer
             if not _LEAST_RESOLUTION <= resolution <= _MOST_RESOLUTION:
                 fail(_RESOLUTION.format(number=resolution), condition.resolution)
-        _check_is_allowed(reader, condition, condition.point)
+        check_geo(reader.settings.filterable, condition, condition.point[0])
         if _is_filterable(reader, GEOJSON):
             outlines.add_circle(metres, condition.point[0])
         return docids_in_circle(reader, centre, metres, resolution)
@@ -200,14 +196,10 @@ def geo_docids(reader: Reader, condition: Geo, outlines: Outlines) -> DocIds:
     (top, right), (bottom, left) = top_right, bottom_left
     if top < bottom:
         fail(_UPSIDE_DOWN.format(top=shown_number(top), bottom=shown_number(bottom)), condition.bottom_left[1])
-    _check_is_allowed(reader, condition, condition.top_right)
+    check_geo(reader.settings.filterable, condition, condition.top_right[0])
     if _is_filterable(reader, GEOJSON):
         outlines.add_polygon([(top, right), (top, left), (bottom, left), (bottom, right)], condition.top_right[0])
     return docids_in_box(reader, top_right, bottom_left)
-
-
-def _check_is_allowed(reader: Reader, condition: Geo, first_point: tuple[Token, Token]) -> None:
-    check_geo(reader.settings.filterable, condition, first_point[0])
 
 
 def _points(pairs: Sequence[tuple[Token, Token]]) -> list[Point]:
@@ -230,7 +222,6 @@ def _number(token: Token) -> float:
 
 
 # Documents
-
 
 def docids_in_circle(reader: Reader, centre: Point, metres: float, resolution: int = DEFAULT_RESOLUTION) -> DocIds:
     """Return the documents whose point is at most `metres` from a point, or whose geometry intersects the circle.
@@ -301,7 +292,7 @@ def _intersecting(reader: Reader, *rings: Ring) -> DocIds:
 
 
 def _sharing_cells(reader: Reader, ring: Ring) -> DocIds:
-    """Return the extra documents that the reference engine finds with an outline over the antimeridian (svcd.geo.cells)."""
+    """Return the extra documents that the reference engine finds with an outline over the antimeridian: see cells_of()."""
     if not crosses_antimeridian(ring) or max(outline := unrolled(ring))[0] - min(outline)[0] > _WIDE_BOX:
         return EMPTY
     area, cells = Area(ring), cells_of(Shape(polygons=[[ring]]))
@@ -312,7 +303,6 @@ def _sharing_cells(reader: Reader, ring: Ring) -> DocIds:
             if area.intersects(shape) and not cells.isdisjoint(cells_of(shape)):
                 docids.append(docid)
     return DocIds(docids)
-
 
 
 class _Region:

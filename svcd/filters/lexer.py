@@ -16,7 +16,6 @@ from svcd.text.scripts import alphabetic_marks
 #
 # Source: docs/filters-and-facets.md#error-messages.
 
-
 _SHORT = {"\0": "\\0", "\t": "\\t", "\n": "\\n", "\r": "\\r", "'": "\\'", '"': '\\"', "\\": "\\\\"}
 # Characters with the Unicode property Grapheme_Extend that are not in the categories Mn and Me.
 _EXTENDERS = frozenset(

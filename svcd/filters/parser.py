@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Sequence
 
 from svcd.filters import lexer
-from svcd.filters.cost import LISTED, Cost, comparison_cost, cost_of
 from svcd.filters.geo_conditions import read_geo_condition
 from svcd.filters.lexer import FilterError, NoValue, fail, piece, quoted, rest, unclosed, value
+from svcd.filters.requirements import COST_BY_OPERATOR, LISTED, ORDINARY, Cost, cost_of
 from svcd.filters.tree import (BETWEEN, CONTAINS, EXISTS, IS_EMPTY, IS_NULL, STARTS_WITH, And, Comparison, Condition, Foreign, In,
                                Not, Or, Token)
 from svcd.filters.vector_conditions import read_vector_condition
@@ -71,6 +71,7 @@ def parse(source: str, cost: Cost | None = None) -> Condition | None:
         fail(_TRAILING.format(text=quoted(source[at:])), rest(source, at))
     return condition
 
+
 class _Parser:
     """Methods read from an index (`at`) of the source, and return the result with the index after it.
 
@@ -114,7 +115,7 @@ class _Parser:
             name, operator, word, double, single, connective = found.groups()
             if name in lexer.UNQUOTED or word in lexer.UNQUOTED:
                 return at, ""
-            self._cost.add(comparison_cost(operator))
+            self._cost.add(COST_BY_OPERATOR.get(operator, ORDINARY))
             start, at = found.start(1), found.end()
             field = Token(name, source, start, start + len(name))
             parts.append(Comparison(field, operator, (word or double or single or "",)))
@@ -248,11 +249,8 @@ class _Parser:
             if lexer.UNQUOTED.isdisjoint(pieces):
                 self._cost.add(LISTED * max(len(pieces) - 1, 0))  # the first value counts as the condition
                 return [text[1:-1] if text[0] in "\"'" else text for text in pieces], found.end()
-        return self._irregular_list(start + 1)
-
-    def _irregular_list(self, at: int) -> tuple[Sequence[str], int]:
-        """Read a list with escapes, unusual white space or errors, one value at a time."""
-        values: list[str] = []
+        values: list[str] = []  # with escapes, unusual white space or errors: read one value at a time
+        at = start + 1
         try:
             element, at = value(self.source, at)
             values.append(element.text)

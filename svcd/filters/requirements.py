@@ -1,18 +1,24 @@
-"""Check a filter before it is evaluated: the settings must allow its fields and operators, the instance its features.
+"""Check a filter before it is evaluated: the settings must allow its fields and operators, the instance its features; and the
+costs of its conditions are bounded.
 
-Source: docs/filters-and-facets.md#permissions-in-the-settings.
+Source: docs/filters-and-facets.md#permissions-in-the-settings, docs/filters-and-facets.md#cost.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import pi, sin
 from typing import Any, NamedTuple
 
 from svcd.base.errors import ApiError
-from svcd.filters.lexer import FilterError, shown_place
-from svcd.filters.tree import (BETWEEN, EQUAL, GREATER, GREATER_OR_EQUAL, LESS, LESS_OR_EQUAL, NOT_EQUAL, SHARD, VECTORS,
-                               Comparison, Condition, Foreign, In, Polygon, Token, VectorExists, parts_of)
+from svcd.filters.lexer import FilterError, fail, shown_place
+from svcd.filters.tree import (BETWEEN, CONTAINS, EQUAL, GREATER, GREATER_OR_EQUAL, LESS, LESS_OR_EQUAL, NOT_EQUAL, SHARD,
+                               STARTS_WITH, VECTORS, BoundingBox, Comparison, Condition, Foreign, In, Not, Polygon, Radius, Token,
+                               VectorExists, parts_of)
+from svcd.geo.sphere import RADIUS_M, Point, distance
 from svcd.schema.attributes import Filterable, FilterableRule
 from svcd.schema.field_values import GEO
+from svcd.validation.bounds import FILTER_COST, OUTLINES
 from svcd.validation.features import FEATURES, not_enabled
 from svcd.validation.messages import name_list
 
@@ -90,23 +96,15 @@ class FeatureRequirement(NamedTuple):
     shown_place: str
 
 
-def _contains(condition: Comparison) -> Token | None:
-    return condition.keyword
-
-
-def _shard(condition: Comparison | In) -> Token | None:
-    return condition.field if condition.field.text == SHARD else None
-
-
 _ACTIONS = {  # flag -> action, in the order in which features are checked
     "containsFilter": "Using `CONTAINS` in a filter",
     "foreignKeys": "using a foreign filter",
     "network": "using a shard filter",
     "multimodal": "using a vector filter",
 }
+_SHARD_FILTER = "network", lambda condition: condition.field if condition.field.text == SHARD else None
 _REQUIREMENTS: dict[type[Condition], Sequence[tuple[str, Callable[[Any], Token | None]]]] = {
-    Comparison: (("containsFilter", _contains), ("network", _shard)),
-    In: (("network", _shard),),
+    Comparison: (("containsFilter", lambda condition: condition.keyword), _SHARD_FILTER), In: (_SHARD_FILTER,),
     Foreign: (("foreignKeys", lambda condition: condition.field),),
     VectorExists: (("multimodal", lambda condition: condition.name),),
 }
@@ -137,3 +135,67 @@ def check_features(condition: Condition | None, flags: Flags) -> None:
         if not flags().get(needed.flag):
             refusal = not_enabled(FEATURES[needed.flag], needed.action)
             raise ApiError(refusal.code, f"{refusal.message}\n{needed.shown_place}")
+
+
+# Costs (docs/filters-and-facets.md#cost)
+
+LISTED = 1  # a value of a list is looked up together with hundreds of others in one statement
+POINT = 2  # a point of a polygon is two numbers and an edge
+ORDINARY = 5  # one set of documents, taken from all of them
+RANGE = 100  # the sets of a range of values, hundreds in a field of many texts
+SCAN = 1000  # all texts of a field, the places of an index, or another index
+
+# Other operators are ORDINARY.
+COST_BY_OPERATOR: Mapping[str, int] = {
+    EQUAL: 2, CONTAINS: SCAN, **dict.fromkeys((LESS, LESS_OR_EQUAL, GREATER, GREATER_OR_EQUAL, BETWEEN, STARTS_WITH), RANGE)}
+
+TOO_LARGE = (
+    f"The filter is too large: its conditions cost more than {FILTER_COST}. A value in `IN [..]` costs {LISTED}, `=` and a point"
+    f" of a polygon {POINT}, `<`, `<=`, `>`, `>=`, `TO` and `STARTS WITH` {RANGE}, `CONTAINS`, `_geoRadius`, `_geoBoundingBox`,"
+    f" `_geoPolygon` and `_foreign` {SCAN}, other conditions {ORDINARY}.")
+
+
+class Cost:
+    """Adds up the costs of the conditions of one filter. left: the cost that is still allowed."""
+
+    def __init__(self) -> None:
+        self.left = FILTER_COST
+
+    def add(self, cost: int) -> None:
+        """Add a cost. Raises FilterError if the sum is too large."""
+        self.left -= cost
+        if self.left < 0:
+            raise FilterError(TOO_LARGE)
+
+
+def cost_of(condition: Condition) -> int:
+    """Return the cost of a condition that does not combine others, or of a list with one value."""
+    if isinstance(condition, Not):
+        return cost_of(condition.part)
+    if isinstance(condition, Comparison):
+        return COST_BY_OPERATOR.get(condition.operator, ORDINARY)
+    if isinstance(condition, Polygon):
+        return SCAN + POINT * len(condition.points)
+    if isinstance(condition, (Radius, BoundingBox, Foreign)):
+        return SCAN
+    return LISTED if isinstance(condition, In) else ORDINARY
+
+
+class Outlines:
+    """Adds up the lengths of the outlines that one filter compares with geometries."""
+
+    def __init__(self) -> None:
+        self._metres = 0.0
+
+    def add_circle(self, radius: float, place: Token) -> None:
+        """Add a circle. Raises FilterError if the sum is too long; place: the first token of the condition."""
+        self._add(2 * pi * RADIUS_M * abs(sin(radius / RADIUS_M)), place)
+
+    def add_polygon(self, points: Sequence[Point], place: Token) -> None:
+        """Add a polygon. Raises FilterError if the sum is too long; place: the first token of the condition."""
+        self._add(sum(distance(left, right) for left, right in pairwise([*points, points[0]])), place)
+
+    def _add(self, metres: float, place: Token) -> None:
+        self._metres += metres
+        if self._metres > OUTLINES.most * 1000:
+            fail(f"The filter is too large: {OUTLINES.refusal(round(self._metres / 1000))}.", place)

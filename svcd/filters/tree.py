@@ -1,12 +1,15 @@
-"""The condition tree of a filter: conditions on fields, combined by AND, OR and NOT.
+"""The condition tree of a filter: conditions on fields, combined by AND, OR and NOT; and its canonical text.
 
-Names and numbers are tokens, which remember their place in the text for error messages.
+Names and numbers are tokens, which remember their place in the text for error messages. The messages of searches refer to the
+canonical text instead (docs/filters-and-facets.md#error-messages).
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from svcd.base.json_text import dumps
 
 # The operators of Comparison; NOT IN, NOT EXISTS and the like become a Not around the condition.
 EQUAL, NOT_EQUAL, LESS, LESS_OR_EQUAL, GREATER, GREATER_OR_EQUAL = "=", "!=", "<", "<=", ">", ">="
@@ -15,6 +18,8 @@ CONTAINS, STARTS_WITH = "CONTAINS", "STARTS WITH"
 
 SHARD = "_shard"
 VECTORS = "_vectors"
+# The kinds of vectors that a condition may name.
+KINDS = FRAGMENTS, USER_PROVIDED, DOCUMENT_TEMPLATE, REGENERATE = ("fragments", "userProvided", "documentTemplate", "regenerate")
 
 
 class Token(NamedTuple):
@@ -143,3 +148,108 @@ def in_order(condition: Condition) -> Iterator[Condition]:
         condition = pending.pop()
         yield condition
         pending += reversed(parts_of(condition))
+
+
+# Canonical text
+
+def canonical_text(condition: Condition) -> str:
+    """Return the canonical text of a condition; parsing it gives an equal tree."""
+    return "".join(_Writer(condition).pieces)
+
+
+def canonical_token(condition: Condition, token: Token) -> Token:
+    """Return a token of a tree with its columns in the canonical text."""
+    writer = _Writer(condition, token)
+    start = sum(map(len, writer.pieces[:writer.token_index])) + writer.quotes
+    length = len(writer.pieces[writer.token_index]) - 2 * writer.quotes
+    return Token(token.text, "".join(writer.pieces), start, start + length)
+
+
+class _Writer:
+    """The canonical text in pieces, and the piece of one token.
+
+    token_index: of the piece in `pieces`. quotes: the number of characters at each end of the piece that do not belong to the
+    token (0 or 1).
+    """
+
+    def __init__(self, condition: Condition, wanted: Token | None = None) -> None:
+        self.pieces: list[str] = []
+        self.token_index = self.quotes = 0
+        self._wanted = wanted
+        self._condition(condition)
+
+    def _token(self, token: Token, text: str, quotes: int = 0) -> None:
+        if token is self._wanted:
+            self.token_index, self.quotes = len(self.pieces), quotes
+        self.pieces.append(text)
+
+    def _quoted(self, token: Token) -> None:
+        self._token(token, dumps(token.text), quotes=1)
+
+    def _condition(self, condition: Condition) -> None:
+        _WRITERS[type(condition)](self, condition)
+
+    def _list(self, parts: Sequence[Any], write: Callable[[Any], None], opening: str, separator: str, closing: str) -> None:
+        self.pieces.append(opening)
+        for number, part in enumerate(parts):
+            if number:
+                self.pieces.append(separator)
+            write(part)
+        self.pieces.append(closing)
+
+    def _numbers(self, numbers: Sequence[Token], opening: str, closing: str) -> None:
+        self._list(numbers, lambda number: self._token(number, number.text), opening, ", ", closing)
+
+    def _comparison(self, condition: Comparison) -> None:
+        values = list(map(dumps, condition.values))
+        self._quoted(condition.field)
+        if condition.operator == BETWEEN:
+            self.pieces.append(f" {values[0]} {BETWEEN} {values[1]}")
+        elif condition.keyword is None:
+            self.pieces.append(" ".join(["", condition.operator, *values]))
+        else:
+            self.pieces.append(" ")
+            self._token(condition.keyword, condition.keyword.text)
+            self.pieces.append(f" {values[0]}")
+
+    def _in(self, condition: In) -> None:
+        self._quoted(condition.field)
+        self.pieces += " IN [", ", ".join(map(dumps, condition.values)), "]"
+
+    def _radius(self, condition: Radius) -> None:
+        resolution = [condition.resolution] if condition.resolution else []
+        self._numbers([*condition.point, condition.metres, *resolution], "_geoRadius(", ")")
+
+    def _points(self, points: Sequence[tuple[Token, Token]], opening: str) -> None:
+        self._list(points, lambda point: self._numbers(point, "[", "]"), opening, ", ", ")")
+
+    def _vectors(self, condition: VectorExists) -> None:
+        self._token(condition.name, VECTORS)
+        if condition.embedder is not None:
+            self.pieces.append(".")
+            self._quoted(condition.embedder)
+        if condition.kind is not None:
+            self.pieces.append(f".{condition.kind}")
+        if condition.kind == FRAGMENTS and condition.fragment is not None:
+            self.pieces.append(".")
+            self._quoted(condition.fragment)
+        self.pieces.append(" EXISTS")
+
+    def _foreign(self, condition: Foreign) -> None:
+        self.pieces.append("_foreign(")
+        self._quoted(condition.field)
+        self.pieces.append(", ")
+        self._condition(condition.part)
+        self.pieces.append(")")
+
+
+_WRITERS: dict[type, Callable[[_Writer, Any], None]] = {
+    And: lambda writer, condition: writer._list(condition.parts, writer._condition, "(", ") AND (", ")"),
+    Or: lambda writer, condition: writer._list(condition.parts, writer._condition, "(", ") OR (", ")"),
+    Not: lambda writer, condition: writer._list([condition.part], writer._condition, "NOT (", "", ")"),
+    Comparison: _Writer._comparison, In: _Writer._in, Radius: _Writer._radius,
+    BoundingBox: lambda writer, box: writer._points([box.top_right, box.bottom_left], "_geoBoundingBox("),
+    Polygon: lambda writer, polygon: writer._points(polygon.points, "_geoPolygon("),
+    VectorExists: _Writer._vectors, Foreign: _Writer._foreign,
+}
+

@@ -5,18 +5,16 @@ Source: docs/filters-and-facets.md#conditions-on-vectors-and-shards.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.filters import lexer
 from svcd.filters.lexer import QUOTES, FilterError, NoValue, Unclosed, fail, piece, quoted_value, rest
-from svcd.filters.tree import VECTORS, Condition, Not, Token, VectorExists
+from svcd.filters.tree import (DOCUMENT_TEMPLATE, FRAGMENTS, KINDS, REGENERATE, USER_PROVIDED, VECTORS, Condition, Not, Token,
+                               VectorExists)
 from svcd.query.reader import Reader
 from svcd.schema.embedder_settings import indexing_fragments
 from svcd.validation.messages import is_near
-
-KINDS = FRAGMENTS, USER_PROVIDED, DOCUMENT_TEMPLATE, REGENERATE = ("fragments", "userProvided", "documentTemplate", "regenerate")
 
 _NO_EMBEDDER = "Was expecting embedder name but found nothing."
 _BAD_EMBEDDER = "The vector filter's embedder name is invalid."
@@ -135,30 +133,22 @@ def vector_docids(reader: Reader, condition: VectorExists) -> DocIds:
     embedders, vectors = reader.settings.embedders, reader.vectors
     if condition.embedder is None:
         return union_of(map(vectors.embedded_docids, embedders))
-    check_names(embedders, condition.embedder, condition.fragment)
-    name = condition.embedder.text
+    name, fragment = condition.embedder.text, condition.fragment
+    if name not in embedders:
+        available = _available("Available embedders", name, list(embedders)) or _NO_EMBEDDERS
+        fail(_UNKNOWN_EMBEDDER.format(name=name, available=available), condition.embedder)
+    fragments = indexing_fragments(embedders[name] or {})
+    if fragment is not None and fragment.text not in fragments:
+        available = _available("Available fragments on this embedder", fragment.text, list(fragments)) or _NO_FRAGMENTS
+        fail(_UNKNOWN_FRAGMENT.format(name=fragment.text, embedder=name, available=available), fragment)
     if condition.kind == USER_PROVIDED:
         return vectors.user_provided_docids(name)
-    if condition.fragment is not None:
-        return vectors.fragment_docids(name, condition.fragment.text) - vectors.user_provided_docids(name)
+    if fragment is not None:
+        return vectors.fragment_docids(name, fragment.text) - vectors.user_provided_docids(name)
     if condition.kind == DOCUMENT_TEMPLATE:
-        has_fragments = bool(indexing_fragments(embedders[name] or {}))
-        return EMPTY if has_fragments else vectors.embedded_docids(name) - vectors.user_provided_docids(name)
+        return EMPTY if fragments else vectors.embedded_docids(name) - vectors.user_provided_docids(name)
     embedded = vectors.embedded_docids(name)
     return embedded - vectors.fixed_docids(name) if condition.kind == REGENERATE else embedded
-
-
-def check_names(embedders: Mapping[str, Any], embedder: Token, fragment: Token | None) -> None:
-    """Check that the settings contain an embedder, and a fragment of it. Raises FilterError."""
-    if embedder.text not in embedders:
-        available = _available("Available embedders", embedder.text, list(embedders)) or _NO_EMBEDDERS
-        fail(_UNKNOWN_EMBEDDER.format(name=embedder.text, available=available), embedder)
-    if fragment is None:
-        return
-    fragments = indexing_fragments(embedders[embedder.text] or {})
-    if fragment.text not in fragments:
-        available = _available("Available fragments on this embedder", fragment.text, list(fragments)) or _NO_FRAGMENTS
-        fail(_UNKNOWN_FRAGMENT.format(name=fragment.text, embedder=embedder.text, available=available), fragment)
 
 
 def _available(what: str, name: str, known: Sequence[str]) -> str:

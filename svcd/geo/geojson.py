@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from svcd.base.errors import ApiError
-from svcd.base.json_text import dumps
+from svcd.base.json_text import dumps, unexpected
 from svcd.geo.geometry import DOCUMENT_STEP_M, Position, Shape, closed
 
 Value = Any
@@ -28,16 +28,8 @@ def read_geojson(value: Value) -> Shape | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        text = dumps(value)
-        if isinstance(value, bool):
-            kind = f"boolean `{text}`"
-        elif isinstance(value, str):
-            kind = f"string {text}"
-        elif isinstance(value, list):
-            kind = "sequence"
-        else:
-            kind = f"{'integer' if isinstance(value, int) else 'floating point'} `{text}`"
-        _refuse(f"Malformed geojson: invalid type: {kind}, expected a map at line 1 column {len(text.encode())}")
+        column = len(dumps(value).encode())
+        _refuse(f"Malformed geojson: invalid type: {unexpected(value)}, expected a map at line 1 column {column}")
     try:
         shape = _united(_shapes(value))
     except _Malformed as error:
@@ -61,32 +53,23 @@ def _shapes(document: dict[str, Value]) -> Iterator[Shape]:
                     f"`{dumps({'type': kind, 'geometry': None, 'properties': None} | document)}`")
         yield shape
     elif kind == "FeatureCollection":
-        yield from _features(document)
+        _check_box(document)
+        for feature in _list(_member(document, "features")):
+            if _object(feature).get("type") != "Feature":
+                _fail(f"Expected a Feature mapping, but got a `{_text(_member(feature, 'type'))}`")
+            shape = _feature(feature)
+            if shape is not None:
+                yield shape
     elif kind in _GEOMETRIES:
         yield _geometry(document)
     else:
         _fail("Expected a Feature, FeatureCollection, or Geometry, but got an empty type")
 
 
-def _features(collection: Mapping[str, Value]) -> Iterator[Shape]:
-    _check_box(collection)
-    features = _member(collection, "features")
-    if not isinstance(features, list):
-        _fail(f"Expected an Array value, but got `{_json_type(features)}`")
-    for feature in features:
-        kind = _object(feature).get("type")
-        if kind != "Feature":
-            _fail(f"Expected a Feature mapping, but got a `{_text(_member(feature, 'type'))}`")
-        shape = _feature(feature)
-        if shape is not None:
-            yield shape
-
-
 def _feature(feature: Mapping[str, Value]) -> Shape | None:
     geometry = _member(feature, "geometry")
     if geometry is not None and not isinstance(geometry, dict):
-        _fail("Encountered neither object type nor null type for 'geometry' field on 'feature' object: "
-              f"`{dumps(geometry)}`")
+        _fail(f"Encountered neither object type nor null type for 'geometry' field on 'feature' object: `{dumps(geometry)}`")
     shape = None if geometry is None else _geometry(geometry)
     properties, name = feature.get("properties"), feature.get("id", "")
     if properties is not None and not isinstance(properties, dict):
@@ -116,13 +99,6 @@ def _check_box(holder: Mapping[str, Value]) -> None:
             _fail(f"Encountered non-numeric value within 'bbox' array: `{dumps(number)}`")
 
 
-def _collection(geometry: Mapping[str, Value]) -> Shape:
-    geometries = _member(geometry, "geometries")
-    if not isinstance(geometries, list):
-        _fail(f"Expected an Array value, but got `{_json_type(geometries)}`")
-    return _united(_geometry(_object(each)) for each in geometries)
-
-
 def _united(shapes: Iterable[Shape]) -> Shape:
     union = Shape()
     for shape in shapes:
@@ -133,7 +109,6 @@ def _united(shapes: Iterable[Shape]) -> Shape:
 
 
 # Coordinates
-
 
 def _position(value: Value) -> Position:
     """Return longitude and latitude; ignore further numbers (a height)."""
@@ -166,12 +141,11 @@ _GEOMETRIES: Mapping[str, Callable[[Mapping[str, Value]], Shape]] = {
     "MultiLineString": lambda geometry: Shape(lines=[line for line in map(_positions, _array(_coordinates(geometry))) if line]),
     "Polygon": lambda geometry: Shape(polygons=[rings for rings in [_rings(_coordinates(geometry))] if rings]),
     "MultiPolygon": lambda geometry: Shape(polygons=[rings for rings in map(_rings, _array(_coordinates(geometry))) if rings]),
-    "GeometryCollection": _collection,
+    "GeometryCollection": lambda geometry: _united(_geometry(_object(each)) for each in _list(_member(geometry, "geometries"))),
 }
 
 
 # JSON values
-
 
 def _fail(message: str) -> NoReturn:
     raise _Malformed(message)
@@ -196,15 +170,18 @@ def _text(value: Value) -> str:
 
 
 def _array(value: Value) -> list[Value]:
+    """Return the elements of coordinates, or of a part of them."""
     if not isinstance(value, list):
         _fail("Expected an Array value, but got `None`")
     return value
 
 
+def _list(value: Value) -> list[Value]:
+    if not isinstance(value, list):
+        kinds = {dict: "Object", str: "String", bool: "Bool", type(None): "Null"}
+        _fail(f"Expected an Array value, but got `{kinds.get(type(value), 'Number')}`")
+    return value
+
+
 def _is_number(value: Value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _json_type(value: Value) -> str:
-    names = {dict: "Object", str: "String", bool: "Bool", type(None): "Null"}
-    return names.get(type(value), "Number")

@@ -33,7 +33,7 @@ from collections.abc import Callable, Sequence
 from http.server import HTTPServer
 from typing import TYPE_CHECKING, cast
 
-from svcd.base import process
+from svcd.base import machine
 from svcd.http.connection import Answer, Connection, OnError, OnRequest
 from svcd.http.delivery import DeliveryThread
 from svcd.http.message import MEMORY_STEP, BodyMemory, Request
@@ -181,7 +181,7 @@ class Server(HTTPServer):
         self._spare_until = time.monotonic() + limits.spare_s
         self._idle_call_at = time.monotonic() + limits.idle_call_s
         self._connections: set[Connection] = set()
-        self._max_connections = process.connection_limit()
+        self._max_connections = machine.connection_limit()
         self._grace_s = 0.0
         self._peers = peers
         self._sources: list[Listener | HandoffQueue] = [*self._listen(address), *self._handoff_queues()]

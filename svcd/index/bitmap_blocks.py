@@ -11,8 +11,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from svcd.base.docids import EMPTY, FEW, DocIds, few_with, from_bytes, to_bytes, union_of
-from svcd.base.little_endian import numbers_of
+from svcd.base.docids import EMPTY, FEW, DocIds, few_with, from_bytes, numbers_of, to_bytes, union_of
 
 BLOCK_BITS = 16  # a container of a roaring bitmap
 # A stored set that lists its docids is recognized by its length, a multiple of this.

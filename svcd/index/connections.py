@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from svcd.base import process
+from svcd.base import machine
 from svcd.index.disk_space import lacks_room
 from svcd.index.row_checksums import define, row_checksum
 
@@ -158,7 +158,7 @@ class ReadPool:
     """
 
     def __init__(self, most_idle: int = 64, most_open: int | None = None) -> None:
-        self._most_open = most_open or process.reader_limit()
+        self._most_open = most_open or machine.reader_limit()
         self._most_idle = min(most_idle, self._most_open)
         self._idle: OrderedDict[str, list[sqlite3.Connection]] = OrderedDict()
         self._idle_count = 0
@@ -349,7 +349,7 @@ def _is_out_of_descriptors(failure: sqlite3.OperationalError, path: str) -> bool
         return False
     spare: list[int] = []
     try:
-        while len(spare) < process.PER_READER:
+        while len(spare) < machine.PER_READER:
             spare.append(os.open(os.devnull, os.O_RDONLY))
         return False
     except OSError:

@@ -12,8 +12,8 @@ from itertools import takewhile
 from typing import Any
 
 from svcd.base.docids import DocIds
-from svcd.base.positions import bucketed_position
 from svcd.index import fts_encoding
+from svcd.text.term_positions import bucketed_position
 
 Rows = Mapping[int, Mapping[int, Sequence[str]]]  # docid -> FTS column -> terms by position, "" for a position gap
 Occurrence = tuple[int, int, int]  # docid, column, position

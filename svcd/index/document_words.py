@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from svcd.base.positions import FIELD_SHIFT
 from svcd.index import fts_encoding
+from svcd.text.term_positions import FIELD_SHIFT
 
 # Up to this many words are looked up one by one, which is quicker than checking all words of a document.
 _FEW_WORDS = 4

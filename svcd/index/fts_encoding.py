@@ -10,7 +10,8 @@ import re
 from itertools import compress
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from svcd.base.positions import LAST_POSITION, bucketed_position
+from svcd.text.term_positions import LAST_POSITION, bucketed_position
+
 
 POSITION_GAP = "|"
 # Seven gaps in a row are one hard separator, the commonest case; the forward index stores them as one character.

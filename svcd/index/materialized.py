@@ -17,7 +17,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes
-from svcd.base.positions import bucketed_position
 from svcd.index import fts_encoding
 from svcd.index.bitmap_blocks import WHOLE, blocks_of
 from svcd.index.connections import meta, set_meta, write_transaction
@@ -29,6 +28,7 @@ from svcd.index.materialized_pairs import ChosenPairs, adjacent_docids
 from svcd.index.materialized_reader import materialized_key
 from svcd.index.read_transaction import forward_texts, placeholders
 from svcd.index.schema import LEAST_DOCUMENTS, SHARED_COLUMN
+from svcd.text.term_positions import bucketed_position
 
 # The sets are refreshed when searches would have to check more generations or more written documents for each set.
 MOST_GENERATIONS = 50

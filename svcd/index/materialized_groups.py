@@ -16,11 +16,11 @@ from itertools import chain, compress, islice, repeat
 from operator import add
 
 from svcd.base.docids import DocIds, union_of
-from svcd.base.positions import bucketed_position
 from svcd.index.bitmap_blocks import BLOCK_BITS
 from svcd.index.fts_encoding import BUCKETS, SEPARATOR_MARK
 from svcd.index.materialized_choice import LETTERS, Choice, Families, PairGroups
 from svcd.index.schema import SHARED_COLUMN
+from svcd.text.term_positions import bucketed_position
 
 FIRST_COLUMN = 32
 _ALL_NUMBERS = FIRST_COLUMN + SHARED_COLUMN + 1

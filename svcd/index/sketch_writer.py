@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
 
-from svcd.base.little_endian import bytes_of
+from svcd.base.docids import bytes_of
 from svcd.index.vector_rows import docid_of, id_range, row_id, sketch_docids
 from svcd.vectors.estimates import REGION
 from svcd.vectors.sketches import SketchForm

@@ -9,8 +9,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from svcd.base.docids import DocIds
-from svcd.base.little_endian import numbers_of
+from svcd.base.docids import DocIds, numbers_of
 from svcd.index.bitmap_blocks import joined_blocks
 from svcd.index.schema import DOCID_BITS
 from svcd.vectors.vector import from_bytes, quantized_bytes, quantized_size, to_bytes, unquantized

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from svcd.base import files
+from svcd.base import machine
 from svcd.index.connections import open_reader
 
 
@@ -52,7 +52,7 @@ def position(connection: sqlite3.Connection) -> Position | None:
 
 def position_of(path: Path) -> Position | None:
     """Return the position in a closed instance.sqlite; None without the file, outside any cluster, and in older formats."""
-    if not files.exists(path):
+    if not machine.file_exists(path):
         return None
     with closing(open_reader(path)) as reader:
         is_there = reader.execute("SELECT 1 FROM sqlite_master WHERE name = 'log_position'").fetchone()

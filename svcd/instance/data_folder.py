@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from svcd.base import files, logs, machine
+from svcd.base import logs, machine
 from svcd.base.errors import ApiError
 from svcd.index.connections import ReadPool
 from svcd.instance.keys import KeyReader
@@ -232,7 +232,7 @@ class DataFolderReader:
         try:
             return not self._readers.rows(f"{self._index_folder}/{uuid}.sqlite", "PRAGMA user_version")[0][0]
         except sqlite3.OperationalError:
-            if files.exists(self.index_path(uuid)):
+            if machine.file_exists(self.index_path(uuid)):
                 raise  # another error
             return True
         except sqlite3.DatabaseError:  # damaged, not lost

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from svcd import __version__
-from svcd.base import files, logs
+from svcd.base import logs, machine
 from svcd.index import schema
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.connections import keep_log, open_writer
@@ -79,7 +79,7 @@ class Instance(DataFolderReader):
 
     def _open_parts(self, path: Path) -> None:
         uid_file = path / "instance-uid"
-        if not files.exists(uid_file):
+        if not machine.file_exists(uid_file):
             _write_text(uid_file, str(uuids.uuid4()))
         try:
             self.uid = str(uuids.UUID(uid_file.read_text().strip()))
@@ -296,7 +296,7 @@ def _upgrade_indexes(folder: Path, instance: sqlite3.Connection) -> None:
         return
     for uuid, index_uid in instance.execute("SELECT uuid, uid FROM indexes ORDER BY uid").fetchall():
         path = folder / f"{uuid}.sqlite"
-        if files.exists(path):
+        if machine.file_exists(path):
             try:
                 with closing(open_writer(path)) as connection:
                     schema.prepare(connection, schema.INDEX)
@@ -337,7 +337,7 @@ def lock_folder(path: Path) -> IO[str]:
 
 def _write_text(path: Path, text: str) -> None:
     """Write a small file atomically."""
-    if files.exists(path) and path.read_bytes() == text.encode():
+    if machine.file_exists(path) and path.read_bytes() == text.encode():
         return
     fresh = path.with_name(path.name + ".new")
     with fresh.open("w") as file:

@@ -13,7 +13,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from svcd.base import files, logs
+from svcd.base import logs, machine
 from svcd.index import kept_embeddings
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.connections import keep_log, open_reader, sync_folder
@@ -106,7 +106,7 @@ def _set_aside(folder: Path, uuid: str, outcomes: BatchOutcomes) -> None:
     aside.mkdir(exist_ok=True)
     for suffix in reversed(_SUFFIXES):  # the main file last: after a crash the next start moves the rest
         file = path.with_name(path.name + suffix)
-        if files.exists(file):
+        if machine.file_exists(file):
             file.replace(aside / file.name)
     sync_folder(aside)
     logs.warn("the file of an index is newer than instance.sqlite, which does not name it; the file is set aside",

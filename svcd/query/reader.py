@@ -10,7 +10,7 @@ transaction: all results belong to one state of the index. Its parts:
     vectors      vectors of documents by embedder, and the vectors nearest to a query
 
 Sets of documents are roaring bitmaps (`svcd.base.docids`), words are lemmas, fields are dotted names. An unknown word, field
-or pair has the empty set; unknown names never raise. See `svcd.base.positions.bucketed_position` for bucketed positions.
+or pair has the empty set; unknown names never raise. See `svcd.text.term_positions.bucketed_position` for bucketed positions.
 """
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Vocabulary(Protocol):
 
 
 class DocumentWords(Protocol):
-    """The words of one document. See `svcd.base.positions` for occurrences."""
+    """The words of one document. See `svcd.text.term_positions` for occurrences."""
 
     docid: int
 

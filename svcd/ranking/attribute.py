@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Generic, Iterable, Iterator, Sequence, TypeVar
 
 from svcd.base.docids import EMPTY, DocIds, union_of
-from svcd.base.positions import FIELD_SHIFT, POSITION, bucketed_position
 from svcd.query.graph import Graph, QueryNode
 from svcd.query.parser import Phrase
 from svcd.query.postings import Postings, first_word
@@ -20,6 +19,7 @@ from svcd.ranking.path_search import Edge, WeightedEdge
 from svcd.ranking.rule import ForwardIndexRule, KnownDocids, RankingContext, edges_by_cost
 from svcd.schema.attributes import Searchable
 from svcd.schema.ranking_rules import ATTRIBUTE_RANK, WORD_POSITION
+from svcd.text.term_positions import FIELD_SHIFT, POSITION, bucketed_position
 
 # A field or a bucketed position.
 Place = TypeVar("Place", str, int)

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
 from svcd.base.docids import EMPTY, DocIds
-from svcd.base.positions import FIELD_SHIFT, POSITION, bucketed_position
 from svcd.query.graph import Graph, QueryNode
 from svcd.query.parser import Phrase
 from svcd.query.reader import DocumentWords
@@ -14,6 +13,7 @@ from svcd.ranking.forward_index import CandidateBatch, LocalBitset
 from svcd.ranking.path_search import Edge
 from svcd.ranking.rule import Bucket, Documents, GraphRule, InvertedIndexRule, RankingContext
 from svcd.ranking.scores import EXACT_ATTRIBUTE, EXACT_MATCH, EXACT_WORDS, MATCHES_START, NO_EXACT_MATCH, Ranked
+from svcd.text.term_positions import FIELD_SHIFT, POSITION, bucketed_position
 
 COUNTED_WORDS = 30  # the highest word count in the index; a longer field never equals the query
 

@@ -85,19 +85,15 @@ def attribute_list(names: Sequence[str], displayed: Sequence[str] | None) -> str
 
 def locales_test(rules: Sequence[Mapping[str, Any]] | None) -> Callable[[str], Sequence[str] | None]:
     """Return a function: attribute -> the locales of the first rule of `localizedAttributes` that matches it, or None."""
-    return lru_cache(_KNOWN_NAMES)(partial(_locales, tuple(rules))) if rules else lambda name: None
+    @lru_cache(_KNOWN_NAMES)
+    def locales(name: str) -> Sequence[str] | None:
+        return next((rule["locales"] for rule in rules or ()
+                     if any(matches(name, pattern) for pattern in rule["attributePatterns"])), None)
 
-
-def _locales(rules: Sequence[Mapping[str, Any]], name: str) -> Sequence[str] | None:
-    for rule in rules:
-        if any(matches(name, pattern) for pattern in rule["attributePatterns"]):
-            locales: Sequence[str] = rule["locales"]
-            return locales
-    return None
+    return locales if rules else lambda name: None
 
 
 # Searchable attributes (docs/ranking.md)
-
 
 class Searchable:
     """The setting `searchableAttributes`: `field in searchable`, and the weight of each field.
@@ -131,7 +127,6 @@ def _weight(places: Mapping[str, int] | None, field: str) -> int | None:
 
 
 # Filterable attributes (docs/filters-and-facets.md): of the rules in `filterableAttributes` the first that matches decides.
-
 
 _ALLOWS_FILTERS = attrgetter("is_filterable")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from svcd.base.errors import ApiError
-from svcd.base.json_text import dumps
+from svcd.base.json_text import dumps, unexpected
 from svcd.validation.messages import ARRAY, NULL, NUMBER, expected, found, json_excerpt
 from svcd.vectors.vector import vector_of
 
@@ -19,8 +19,6 @@ MOST_VECTORS = 256  # of a document and an embedder
 _REGENERATE, _EMBEDDINGS = "regenerate", "embeddings"
 _NUMBERS = frozenset((int, float))
 _KINDS: Mapping[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
-# The names of types in messages of serde_json.
-_UNEXPECTED = {list: "sequence", dict: "map", type(None): "null"}
 
 _NOT_AN_OBJECT = ("The `_vectors` field in the document with id: `{id}` is not an object. Was expecting an object with a key for "
                   "each embedder with manually provided vectors, but instead got `{value}`")
@@ -110,7 +108,12 @@ def read_vectors(entry: Any, path: str) -> GivenVectors:
                                             else json_excerpt(entry)))
     for field in entry:
         if field == _REGENERATE and not isinstance(entry[field], bool):
-            raise ValueError(f"Could not parse `{path}.regenerate`: {_not_a_boolean(entry)}")
+            # serde_json's sentence; the column is the end of the value in compact JSON.
+            fields, value = list(entry), entry[_REGENERATE]
+            before = {name: entry[name] for name in fields[:fields.index(_REGENERATE)]}
+            column = len(dumps({**before, _REGENERATE: 0}).encode()) - len("0}") + len(dumps(value).encode())
+            raise ValueError(f"Could not parse `{path}.regenerate`: invalid type: {unexpected(value)}, "
+                             f"expected a boolean at line 1 column {column}")
         if field not in (_REGENERATE, _EMBEDDINGS):
             raise ValueError(_UNKNOWN_FIELD.format(path=path, field=field))
     if _REGENERATE not in entry:
@@ -149,20 +152,6 @@ def _vector(numbers: Sequence[Any], path: str) -> array[float]:
 
 def _wrong_type(path: str, kinds: Iterable[str], value: Any) -> ValueError:
     return ValueError(f"Invalid value type at `{path}`: expected {expected(kinds)}, but found {found(value)}")
-
-
-def _not_a_boolean(entry: Mapping[str, Any]) -> str:
-    """Return serde_json's sentence for a `regenerate` of another type; the column is the end of the value in compact JSON."""
-    value = entry[_REGENERATE]
-    fields = list(entry)
-    before = {field: entry[field] for field in fields[:fields.index(_REGENERATE)]}
-    column = len(dumps({**before, _REGENERATE: 0}).encode()) - len("0}") + len(dumps(value).encode())
-    kind = _UNEXPECTED.get(type(value))
-    if isinstance(value, str):
-        kind = f"string {dumps(value)}"
-    elif isinstance(value, (int, float)):
-        kind = f"{'integer' if isinstance(value, int) else 'floating point'} `{dumps(value)}`"
-    return f"invalid type: {kind}, expected a boolean at line 1 column {column}"
 
 
 def shown_entry(vectors: Iterable[Sequence[float]], regenerate: bool) -> dict[str, Any]:

@@ -11,10 +11,9 @@ from typing import Any
 
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
-from svcd.base.positions import LAST_POSITION
 from svcd.schema.attributes import RESERVED
 from svcd.text.analyzer import Analyzer
-from svcd.text.term_positions import TermPositionBuilder, TermsByPosition, term_position_builder
+from svcd.text.term_positions import LAST_POSITION, TermPositionBuilder, TermsByPosition, term_position_builder
 
 Value = Any
 
@@ -38,22 +37,15 @@ def searchable_values(document: Mapping[str, Value], is_searchable: Callable[[st
     return values
 
 
-def terms_by_attribute(
-    document: Mapping[str, Value],
-    analyzer: Analyzer,
-    is_searchable: Callable[[str], bool],
-    locales_of: Callable[[str], Sequence[str] | None],
-) -> dict[str, TermsByPosition]:
+def terms_by_attribute(document: Mapping[str, Value], analyzer: Analyzer, is_searchable: Callable[[str], bool],
+                       locales_of: Callable[[str], Sequence[str] | None]) -> dict[str, TermsByPosition]:
     """Return attribute -> its terms by position, "" for a gap. Attributes without terms are left out.
 
     is_searchable: attribute -> bool; locales_of: attribute -> the allowed languages of its texts.
     """
     builder = term_position_builder(analyzer)
-    found = {}
-    for name, several in searchable_values(document, is_searchable).items():
-        if terms := terms_of_values(several, builder, locales_of(name)):
-            found[name] = terms
-    return found
+    return {name: terms for name, several in searchable_values(document, is_searchable).items()
+            if (terms := terms_of_values(several, builder, locales_of(name)))}
 
 
 def terms_of_values(several: Sequence[Value], builder: TermPositionBuilder, locales: Sequence[str] | None) -> TermsByPosition:
@@ -61,8 +53,14 @@ def terms_of_values(several: Sequence[Value], builder: TermPositionBuilder, loca
     terms = builder.of_all(several, locales) if len(several) > 1 else None
     if terms is None:
         terms = _terms_of_value(several[0], builder.of, locales)
-        if len(several) > 1:
-            terms = _append_values(terms, several[1:], builder.of, locales)
+        start = max(len(terms) - 1, 0)  # each further value starts FAR after the last term, or after the start, of the one before
+        for value in several[1:]:
+            start += FAR
+            if start > LAST_POSITION:
+                break
+            if added := _terms_of_value(value, builder.of, locales):
+                terms += [""] * (start - len(terms)) + added
+                start = len(terms) - 1
     if len(terms) > LAST_POSITION:
         del terms[LAST_POSITION + 1 :]
         while terms and not terms[-1]:
@@ -177,22 +175,6 @@ def _terms_of_value(value: Value, terms_of: Callable[..., TermsByPosition], loca
     return terms_of(text) if text is not None else []
 
 
-def _append_values(terms: TermsByPosition, values: Sequence[Value], terms_of: Callable[..., TermsByPosition],
-                   locales: Sequence[str] | None) -> TermsByPosition:
-    """Append the terms of further values: each starts 8 after the last term, or after the start, of the previous value."""
-    start = max(len(terms) - 1, 0) + FAR
-    for value in values:
-        if start > LAST_POSITION:
-            break
-        added = _terms_of_value(value, terms_of, locales)
-        if added:
-            terms += [""] * (start - len(terms))
-            terms += added
-            start = len(terms) - 1
-        start += FAR
-    return terms
-
-
 def _select_elements(elements: Sequence[Value], attributes: Selection) -> list[Value]:
     """Return the selected parts of the objects in an array; scalars are left out."""
     chosen: list[Value] = []
@@ -212,10 +194,7 @@ def _shown_value(value: Value, selection: Selection) -> Value:
     return value
 
 
-
-
 # Primary keys and identifiers
-
 
 def infer_primary_key(document: Mapping[str, Any]) -> str:
     """Return the only top-level field of a document whose name ends with `id` in any letter case.
@@ -240,11 +219,10 @@ def document_identifier(document: Mapping[str, Any], primary_key: str) -> str:
         return str(value)
     found = list(_values(document, primary_key))
     if not found:
-        message = f"Document doesn't have a `{primary_key}` attribute: `{dumps(document)}`."
-        raise ApiError("missing_document_id", message)
+        raise ApiError("missing_document_id", f"Document doesn't have a `{primary_key}` attribute: `{dumps(document)}`.")
     if len(found) > 1:
-        message = f"Document have too many matching `{primary_key}` attribute: `{dumps(document)}`."
-        raise ApiError("invalid_document_id", message)
+        raise ApiError("invalid_document_id",
+                       f"Document have too many matching `{primary_key}` attribute: `{dumps(document)}`.")
     return checked_identifier(found[0])
 
 
@@ -268,8 +246,6 @@ def checked_identifier(value: Any) -> str:
     found = identifier(value)
     if found is not None:
         return found
-    rule = (
-        "A document identifier can be of type integer or string, only composed of alphanumeric characters "
-        f"(a-z A-Z 0-9), hyphens (-) and underscores (_), and can not be more than {_MAX_IDENTIFIER_BYTES} bytes."
-    )
+    rule = ("A document identifier can be of type integer or string, only composed of alphanumeric characters (a-z A-Z 0-9), "
+            f"hyphens (-) and underscores (_), and can not be more than {_MAX_IDENTIFIER_BYTES} bytes.")
     raise ApiError("invalid_document_id", f"Document identifier `{dumps(value)}` is invalid. {rule}")

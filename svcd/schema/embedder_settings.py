@@ -5,14 +5,14 @@ The checks need no call to the service: names of models are not checked, except 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from svcd.base.errors import ApiError
 from svcd.schema.exchange_templates import TemplateMismatch, request_template, response_template
-from svcd.schema.template_check import fault_of_template
-from svcd.templates import JsonTemplate, TemplateError
+from svcd.templates import JsonTemplate, Template, TemplateError
+from svcd.templates.plain import DEFAULT_TEMPLATE as DEFAULT_TEMPLATE
 from svcd.validation import (Field, anything, boolean, map_of, nullable, number, object_of, one_of, parsed, positive_integer,
                              string)
 from svcd.validation.messages import name_list
@@ -26,10 +26,6 @@ EMBEDDING_CODE = "vector_embedding_error"
 USELESS = "Error while generating embeddings: user error: "
 MAX_EMBEDDERS = 256
 DEFAULT_SOURCE = "openAi"
-DEFAULT_TEMPLATE = (
-    "{% for field in fields %}{% if field.is_searchable and field.value != nil %}"
-    "{{ field.name }}: {{ field.value }}\n{% endif %}{% endfor %}"
-)
 DEFAULT_TEMPLATE_BYTES = 400
 
 _TEXT = ("documentTemplate", "documentTemplateMaxBytes")
@@ -54,23 +50,18 @@ class Source:
 
 
 SOURCES: dict[str, Source] = {
-    "openAi": Source(
-        (), ("model", "apiKey", "dimensions", *_TEXT, "url", *_ALWAYS),
-        {"model": "text-embedding-3-small", **_DEFAULT_TEXT}),
-    "huggingFace": Source(
-        (), ("model", "revision", "pooling", *_TEXT, *_ALWAYS),
-        {"model": "BAAI/bge-base-en-v1.5", "pooling": "useModel", **_DEFAULT_TEXT}),
+    "openAi": Source((), ("model", "apiKey", "dimensions", *_TEXT, "url", *_ALWAYS),
+                     {"model": "text-embedding-3-small", **_DEFAULT_TEXT}),
+    "huggingFace": Source((), ("model", "revision", "pooling", *_TEXT, *_ALWAYS),
+                          {"model": "BAAI/bge-base-en-v1.5", "pooling": "useModel", **_DEFAULT_TEXT}),
     "ollama": Source(("model",), ("apiKey", "dimensions", *_TEXT, "url", *_ALWAYS), _DEFAULT_TEXT),
     "userProvided": Source(("dimensions",), _ALWAYS, {}),
-    "rest": Source(
-        ("url", "request", "response"), ("apiKey", "dimensions", *_TEXT, *_FRAGMENTS, "headers", *_ALWAYS),
-        {**_DEFAULT_TEXT, "headers": {}}),
+    "rest": Source(("url", "request", "response"), ("apiKey", "dimensions", *_TEXT, *_FRAGMENTS, "headers", *_ALWAYS),
+                   {**_DEFAULT_TEXT, "headers": {}}),
     "composite": Source(_NESTED, _ALWAYS, {}),
 }
 # Sources that other engines do not have: accepted, but not listed in messages whose exact text clients know.
-OWN_SOURCES: dict[str, Source] = {
-    "staticFile": Source(("model",), (*_TEXT, *_ALWAYS), _DEFAULT_TEXT),
-}
+OWN_SOURCES: dict[str, Source] = {"staticFile": Source(("model",), (*_TEXT, *_ALWAYS), _DEFAULT_TEXT)}
 ALL_SOURCES = SOURCES | OWN_SOURCES
 # The name of a file or folder in the folder of local models: a name cannot lead out of that folder.
 _LOCAL_MODEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -122,20 +113,10 @@ _DISTRIBUTION = parsed(
     object_of({"mean": Field(number, required=True), "sigma": Field(number, required=True)}), _checked_distribution)
 
 _CHECKS = {  # in the order of messages and responses
-    "source": one_of(*SOURCES, unlisted=tuple(OWN_SOURCES)),
-    "model": string,
-    "revision": string,
-    "pooling": one_of("useModel", "forceCls", "forceMean"),
-    "apiKey": string,
-    "dimensions": positive_integer,
-    "binaryQuantized": boolean,
-    "documentTemplate": string,
-    "documentTemplateMaxBytes": positive_integer,
-    "url": string,
-    "indexingFragments": _FRAGMENT_MAP,
-    "searchFragments": _FRAGMENT_MAP,
-    "request": anything,
-    "response": anything,
+    "source": one_of(*SOURCES, unlisted=tuple(OWN_SOURCES)), "model": string, "revision": string,
+    "pooling": one_of("useModel", "forceCls", "forceMean"), "apiKey": string, "dimensions": positive_integer,
+    "binaryQuantized": boolean, "documentTemplate": string, "documentTemplateMaxBytes": positive_integer, "url": string,
+    "indexingFragments": _FRAGMENT_MAP, "searchFragments": _FRAGMENT_MAP, "request": anything, "response": anything,
     "headers": parsed(map_of(string), sorted_members),
 }
 
@@ -173,18 +154,16 @@ def check_embedders(change: Mapping[str, Embedder | None]) -> None:
             _check_embedder(name, embedder, _TOP)
 
 
-def merge_embedders(
-    stored: Mapping[str, Embedder], change: Mapping[str, Embedder | None]
-) -> dict[str, Embedder]:
+def merge_embedders(stored: Mapping[str, Embedder] | None, change: Mapping[str, Embedder | None]) -> dict[str, Embedder]:
     """Return the stored value after a change: absent members are kept, null removes a member or an embedder.
 
     Raises invalid_settings_embedders when the result is not a valid embedder.
     """
-    after = dict(stored)
+    after = dict(stored or {})
     for name, embedder in change.items():
-        after.pop(name, None)
+        before = after.pop(name, {})
         if embedder is not None:
-            after[name] = _merged_embedder(name, stored.get(name, {}), embedder)
+            after[name] = _merged_embedder(name, before, embedder)
     if len(after) > MAX_EMBEDDERS:
         message = f"Too many embedders in the configuration. Found {len(after)}, but limited to {MAX_EMBEDDERS}."
         raise ApiError(CODE, message)
@@ -298,7 +277,6 @@ def distribution_of(embedder: Mapping[str, Any]) -> tuple[float, float] | None:
 
 # Fragments, requests and responses
 
-
 def fragments(embedder: Mapping[str, Any], member: str) -> dict[str, Any]:
     """Return the fragments of one kind: {name: JSON value with templates}, in byte order of the names."""
     given = embedder.get(member) or {}
@@ -368,8 +346,53 @@ def _useless(reason: str) -> ApiError:
     return ApiError(EMBEDDING_CODE, f"{USELESS}{reason}")
 
 
-# Members
+# Document templates, checked before a document exists: they parse, and use only the variables `doc` and `fields`
 
+# The start of errors that a template causes with any document. Other errors, as of filters, may be due to the example.
+_ALWAYS_WRONG = ("liquid: Unknown variable\n", "liquid: Unknown index\n")
+
+
+class _AnyObject(dict[str, Any]):
+    """An object that has every member; each member is the object itself."""
+
+    def __missing__(self, key: str) -> _AnyObject:
+        return self
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __bool__(self) -> bool:
+        return True
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self
+
+
+def fault_of_syntax(text: str) -> str | None:
+    """Return why a template cannot be parsed, in the words of the interface; None when it can."""
+    try:
+        Template.parse(text)
+    except TemplateError as error:
+        return f"user error: cannot parse template: {error.message}"
+    return None
+
+
+def fault_of_template(text: str) -> str | None:
+    """Return the fault of a document template, in the words of the interface; None without fault."""
+    fault = fault_of_syntax(text)
+    if fault is not None:
+        return fault
+    field = {"name": "field", "value": "value", "is_searchable": True}
+    try:
+        Template.parse(text).render({"doc": _AnyObject(), "fields": [field]})
+    except TemplateError as error:
+        if error.message.startswith(_ALWAYS_WRONG):
+            return (f"user error: template contains invalid fields: {error.message}. Only `doc.*`, `fields[i].name`, "
+                    "`fields[i].value` are supported")
+    return None
+
+
+# Members
 
 def _is_available(member: str, source: str, place: _Place) -> bool:
     return member in ALL_SOURCES[source].members and member not in place.forbidden
@@ -411,9 +434,7 @@ def resolve_embedders(stored: Mapping[str, Embedder]) -> dict[str, Embedder]:
 
 def _resolved_embedder(embedder: Embedder, place: _Place) -> Embedder:
     source = embedder.get("source") or DEFAULT_SOURCE
-    defaults = {
-        member: value for member, value in ALL_SOURCES[source].defaults.items() if _is_available(member, source, place)
-    }
+    defaults = {member: value for member, value in ALL_SOURCES[source].defaults.items() if _is_available(member, source, place)}
     if any(embedder.get(member) for member in _FRAGMENTS):
         defaults = {member: value for member, value in defaults.items() if member not in _TEXT}
     if source == "huggingFace" and "model" not in embedder:
@@ -431,12 +452,6 @@ def redact_embedders(shown: Mapping[str, Embedder | None]) -> dict[str, Embedder
 
 
 def _redacted_embedder(embedder: Embedder) -> Embedder:
-    hidden = dict(embedder)
-    if hidden.get("apiKey") is not None:
-        hidden["apiKey"] = redacted_secret(hidden["apiKey"])
-    if hidden.get("url") is not None:
-        hidden["url"] = redacted_url(hidden["url"])
-    for role in _NESTED:
-        if hidden.get(role):
-            hidden[role] = _redacted_embedder(hidden[role])
-    return hidden
+    hide: dict[str, Callable[[Any], Any]] = {
+        "apiKey": redacted_secret, "url": redacted_url, **dict.fromkeys(_NESTED, _redacted_embedder)}
+    return {member: hide[member](value) if member in hide and value is not None else value for member, value in embedder.items()}

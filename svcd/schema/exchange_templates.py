@@ -117,7 +117,6 @@ class ExchangeTemplate:
 
 # Parsing
 
-
 def request_template(template: Any, has_fragments: bool) -> ExchangeTemplate:
     """Return the template of requests of one embedder. Raises TemplateMismatch."""
     try:
@@ -130,11 +129,9 @@ def response_template(template: Any, request: ExchangeTemplate) -> ExchangeTempl
     """Return the template of responses to these requests. Raises TemplateMismatch."""
     response = _parsed("response", template, EMBEDDING)
     if response.is_repeated and not request.is_repeated:
-        raise TemplateMismatch(
-            "in `response`: `response` has multiple embeddings, but `request` has only one text to embed")
+        raise TemplateMismatch("in `response`: `response` has multiple embeddings, but `request` has only one text to embed")
     if request.is_repeated and not response.is_repeated:
-        raise TemplateMismatch(
-            "in `response`: `response` has a single embedding, but `request` has multiple texts to embed")
+        raise TemplateMismatch("in `response`: `response` has a single embedding, but `request` has multiple texts to embed")
     return response
 
 
@@ -211,8 +208,6 @@ class _Parser:
 
 
 # Values and words
-
-
 
 def _with(value: Any, path: Path, replacement: Any) -> Any:
     """Return a copy of a value with the part at a path replaced."""

@@ -5,7 +5,6 @@ Also: the normal form for comparing texts, the attributes whose values an index 
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,9 +12,10 @@ from typing import Any, NoReturn
 
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
+from svcd.base.quantities import number_of
 from svcd.schema.attributes import with_parents
 from svcd.schema.index_settings import IndexSettings
-from svcd.schema.settings import custom_rule
+from svcd.schema.ranking_rules import custom_attributes
 
 Value = float | str  # a number, or a text in normal form
 
@@ -108,8 +108,7 @@ def kept_fields(settings: IndexSettings) -> Callable[[str], bool]:
     It stores values of filterable, facet-searchable, sortable and distinct attributes, and of attributes in ranking rules.
     """
     filterable, sortable = settings.filterable, set(settings.sortable_attributes)
-    exact: set[str | None] = {custom[0] for rule in settings.ranking_rules if (custom := custom_rule(rule))}
-    exact.add(settings.distinct_attribute)
+    exact = {settings.distinct_attribute, *custom_attributes(settings.ranking_rules)}
     # No pattern applies to coordinates: `_geo` must be named.
     known: dict[str, bool] = dict.fromkeys((GEO, *COORDINATES), filterable.names(GEO) or GEO in sortable)
     if not filterable.listed and not sortable and exact == {None}:
@@ -157,34 +156,17 @@ def _beneath(name: str, value: dict[str, Any] | list[Any], is_kept: Callable[[st
             (found.get(name) or found.setdefault(name, FieldValues())).add(element)
 
 
-
 # The check of `_geo`
-
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
-
 
 def validate_geo(document_id: str, document: Mapping[str, Any]) -> tuple[float, float] | None:
     """Return (latitude, longitude) of a document in degrees, None without `_geo`. Raises invalid_document_geo_field."""
     geo = document.get("_geo")
     if geo is None:
         return None
-    if not isinstance(geo, dict):
-        expected = "Was expecting an object with the `_geo.lat` and `_geo.lng` fields"
-        _fail(f"The `_geo` field in the document with the id: `{dumps(document_id)}` is not an object. "
-              f"{expected} but instead got `{dumps(geo)}`.")
     where = f"in the document with the id: `{dumps(document_id)}`"
-    _check_members(geo, where)
-    latitude, longitude = degrees(geo["lat"]), degrees(geo["lng"])
-    if latitude is None and longitude is None:
-        expected = f"Was expecting finite numbers but instead got `{dumps(geo['lat'])}` and `{dumps(geo['lng'])}`."
-        _fail(f"Could not parse latitude nor longitude {where}. {expected}")
-    if latitude is None or longitude is None:
-        meaning, value = ("latitude", geo["lat"]) if latitude is None else ("longitude", geo["lng"])
-        _fail(f"Could not parse {meaning} {where}. Was expecting a finite number but instead got `{dumps(value)}`.")
-    return latitude, longitude
-
-
-def _check_members(geo: Mapping[str, Any], where: str) -> None:
+    if not isinstance(geo, dict):
+        _fail(f"The `_geo` field {where} is not an object. Was expecting an object with the `_geo.lat` and `_geo.lng` fields but "
+              f"instead got `{dumps(geo)}`.")
     if "lat" not in geo and "lng" not in geo:
         _fail(f"Could not find latitude nor longitude {where}. Was expecting `_geo.lat` and `_geo.lng` fields.")
     for name, meaning in (("lat", "latitude"), ("lng", "longitude")):
@@ -197,13 +179,21 @@ def _check_members(geo: Mapping[str, Any], where: str) -> None:
     if names:
         others = {name: geo[name] for name in names}
         _fail(f"The `_geo` field {where} contains the following unexpected fields: `{dumps(others)}`.")
+    latitude, longitude = degrees(geo["lat"]), degrees(geo["lng"])
+    if latitude is None and longitude is None:
+        _fail(f"Could not parse latitude nor longitude {where}. Was expecting finite numbers but instead got "
+              f"`{dumps(geo['lat'])}` and `{dumps(geo['lng'])}`.")
+    if latitude is None or longitude is None:
+        meaning, value = ("latitude", geo["lat"]) if latitude is None else ("longitude", geo["lng"])
+        _fail(f"Could not parse {meaning} {where}. Was expecting a finite number but instead got `{dumps(value)}`.")
+    return latitude, longitude
 
 
 def degrees(value: Any) -> float | None:
     """Return the finite number of a JSON value, or of a text that spells one; None for other values."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    if isinstance(value, str) and not _DECIMAL.fullmatch(value):
+    if isinstance(value, str):
+        return number_of(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     number = float(value)
     return number if math.isfinite(number) else None

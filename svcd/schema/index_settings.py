@@ -100,23 +100,14 @@ class IndexSettings:
         for key in full["foreignKeys"]:  # the first key for an attribute counts
             foreign_keys.setdefault(key["fieldName"], key["foreignIndexUid"])
         return cls(
-            resolved=full,
-            displayed_attributes=full["displayedAttributes"],
-            searchable=Searchable(full["searchableAttributes"]),
-            filterable=Filterable(full["filterableAttributes"]),
-            sortable_attributes=full["sortableAttributes"],
-            ranking_rules=full["rankingRules"],
-            foreign_keys=foreign_keys,
-            distinct_attribute=full["distinctAttribute"],
+            resolved=full, displayed_attributes=full["displayedAttributes"], searchable=Searchable(full["searchableAttributes"]),
+            filterable=Filterable(full["filterableAttributes"]), sortable_attributes=full["sortableAttributes"],
+            ranking_rules=full["rankingRules"], foreign_keys=foreign_keys, distinct_attribute=full["distinctAttribute"],
             is_proximity_by_attribute=full["proximityPrecision"] == "byAttribute",
             faceting=Faceting(full["faceting"]["maxValuesPerFacet"], full["faceting"]["sortFacetValuesBy"]),
-            max_total_hits=full["pagination"]["maxTotalHits"],
-            embedders=full["embedders"],
-            search_cutoff_ms=full["searchCutoffMs"],
-            localized_attributes=full["localizedAttributes"] or [],
-            has_facet_search=full["facetSearch"],
-            has_prefix_search=full["prefixSearch"] != "disabled",
-        )
+            max_total_hits=full["pagination"]["maxTotalHits"], embedders=full["embedders"],
+            search_cutoff_ms=full["searchCutoffMs"], localized_attributes=full["localizedAttributes"] or [],
+            has_facet_search=full["facetSearch"], has_prefix_search=full["prefixSearch"] != "disabled")
 
     @cached_property
     def is_everything_displayed(self) -> bool:

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from svcd.base.errors import ApiError
 from svcd.schema import embedder_settings
 from svcd.schema.attributes import WILDCARD
-from svcd.schema.embedder_settings import sorted_members
-from svcd.schema.ranking_rules import ATTRIBUTE, DEFAULT_RANKING_RULES, RULE_NAMES, is_attribute_split
-from svcd.schema.template_check import fault_of_syntax
-from svcd.text.analyzer import whole_lemma
-from svcd.text.normalization import decompose
+from svcd.schema.embedder_settings import fault_of_syntax, sorted_members
+from svcd.schema.ranking_rules import DEFAULT_RANKING_RULES, check_ranking_rules, custom_attributes, parse_ranking_rule
+from svcd.text.analyzer import decompose, whole_lemma
 from svcd.validation import (Check, Field, array_of, boolean, bounded, map_of, non_zero, nullable, number, object_of, object_or,
                              one_of, parsed, positive_integer, string)
 from svcd.validation.names import locale, long_form
@@ -29,70 +27,19 @@ Change = Mapping[str, Any]  # {name: value, or None to reset}
 
 PUT, PATCH = "PUT", "PATCH"
 
-_INVALID_RULE = (
-    "`{}` ranking rule is invalid. Valid ranking rules are words, typo, sort, proximity, attribute, exactness "
-    "and custom ranking rules."
-)
-_RESERVED_RULE = "`{}` is a reserved keyword and thus can't be used as a ranking rule"
-# (prefix of the field of a custom rule, reserved name, the purpose of this name), for the message.
-_GEO_CALLS = (
-    ("_geoPoint", "_geoPoint", "sorting"),
-    ("_geoRadius", "_geoRadius", "filtering"),
-    ("_geoBoundingBox", "_geoBoundingBox", "filtering"),
-)
-_RESERVED = frozenset({"_geo", "_geoDistance"})
-
-
 # Checks of values
-
-
-def _sorted_set(texts: Sequence[str]) -> list[str]:
-    return sorted(set(texts))
-
-
-def _without_wildcard(names: list[str]) -> list[str] | None:
-    """Return None, the value that resets the setting, if a name is `*`, which means all; else the names."""
-    return None if WILDCARD in names else names
-
-
-def custom_rule(rule: str) -> tuple[str, bool] | None:
-    """Return (attribute, whether it is ascending) of a custom ranking rule such as `price:desc`; None for other rules."""
-    attribute, _, direction = rule.rpartition(":")
-    return (attribute, direction == "asc") if direction in ("asc", "desc") and ":" in rule else None
-
-
-def parse_ranking_rule(rule: str) -> str:
-    """Return the ranking rule itself. Raises ValueError(reason) when it does not exist."""
-    if rule in RULE_NAMES:
-        return rule
-    custom = custom_rule(rule)
-    if custom is None:
-        raise ValueError(_INVALID_RULE.format(rule))
-    attribute = custom[0]
-    for beginning, name, use in _GEO_CALLS:
-        if attribute == beginning or attribute.startswith(f"{beginning}("):
-            reserved = _RESERVED_RULE.format(name)
-            raise ValueError(f"{reserved}. `{name}` can only be used for {use} at search time")
-    if attribute in _RESERVED:
-        raise ValueError(_RESERVED_RULE.format(attribute))
-    return rule
-
 
 def typo_sizes_refusal(one_typo: int, two_typos: int) -> str:
     """Return why two sizes are inconsistent, or "". The unpaired back-quote is part of the interface."""
     if one_typo <= two_typos:
         return ""
-    return (
-        "`minWordSizeForTypos` setting is invalid. `oneTypo` and `twoTypos` fields should be between `0` and "
-        "`255`, and `twoTypos` should be greater or equals to `oneTypo` but found "
-        f"`oneTypo: {one_typo}` and twoTypos: {two_typos}`."
-    )
+    return ("`minWordSizeForTypos` setting is invalid. `oneTypo` and `twoTypos` fields should be between `0` and `255`, and "
+            f"`twoTypos` should be greater or equals to `oneTypo` but found `oneTypo: {one_typo}` and twoTypos: {two_typos}`.")
 
 
 def _checked_typo_sizes(sizes: Mapping[str, int | None]) -> Mapping[str, int | None]:
     one_typo, two_typos = sizes.get("oneTypo"), sizes.get("twoTypos")
-    refusal = "" if one_typo is None or two_typos is None else typo_sizes_refusal(one_typo, two_typos)
-    if refusal:
+    if one_typo is not None and two_typos is not None and (refusal := typo_sizes_refusal(one_typo, two_typos)):
         raise ValueError(refusal)
     return sizes
 
@@ -114,36 +61,24 @@ def _patch_of(checks: Mapping[str, Check]) -> Check:
 
 
 strings = array_of(string)
-string_set = parsed(strings, _sorted_set)
-attributes = parsed(strings, _without_wildcard)
+string_set = parsed(strings, lambda texts: sorted(set(texts)))
+attributes = parsed(strings, lambda names: None if WILDCARD in names else names)  # None resets the setting: `*` means all
 ranking_rules = array_of(parsed(string, parse_ranking_rule))
 synonyms = parsed(map_of(strings), sorted_members)
 
 _FILTER_FEATURES = {"equality": True, "comparison": False}
 _FEATURES = {"facetSearch": False, "filter": _FILTER_FEATURES}
-
-
-def _switches(defaults: Mapping[str, bool]) -> dict[str, Field]:
-    return {name: Field(boolean, default=default) for name, default in defaults.items()}
-
-
 _attribute_patterns = Field(strings, required=True)
 _filter_features = object_of({
     "facetSearch": Field(boolean, default=_FEATURES["facetSearch"]),
-    "filter": Field(object_of(_switches(_FILTER_FEATURES)), default=_FILTER_FEATURES),
+    "filter": Field(object_of({name: Field(boolean, default=default) for name, default in _FILTER_FEATURES.items()}),
+                    default=_FILTER_FEATURES),
 })
 filterable_attributes = array_of(object_or(
-    object_of({"attributePatterns": _attribute_patterns, "features": Field(_filter_features, default=_FEATURES)}),
-    string,
-))
-foreign_keys = array_of(object_of({
-    "foreignIndexUid": Field(string, required=True),
-    "fieldName": Field(string, required=True),
-}))
+    object_of({"attributePatterns": _attribute_patterns, "features": Field(_filter_features, default=_FEATURES)}), string))
+foreign_keys = array_of(object_of({"foreignIndexUid": Field(string, required=True), "fieldName": Field(string, required=True)}))
 localized_attributes = array_of(object_of({
-    "attributePatterns": _attribute_patterns,
-    "locales": Field(array_of(locale), required=True),
-}))
+    "attributePatterns": _attribute_patterns, "locales": Field(array_of(locale), required=True)}))
 typo_tolerance = _patch_of({
     "enabled": boolean,
     "minWordSizeForTypos": parsed(_patch_of(dict.fromkeys(("oneTypo", "twoTypos"), bounded(255))), _checked_typo_sizes),
@@ -157,10 +92,7 @@ faceting = _patch_of({
 })
 pagination = _patch_of({"maxTotalHits": non_zero})
 SEARCH_PARAMETERS = {
-    "hybrid": object_of({
-        "semanticRatio": Field(_ratio("semanticRatio"), default=0.5),
-        "embedder": Field(string, required=True),
-    }),
+    "hybrid": object_of({"semanticRatio": Field(_ratio("semanticRatio"), default=0.5), "embedder": Field(string, required=True)}),
     "limit": positive_integer,
     "sort": strings,
     "distinct": string,
@@ -178,7 +110,6 @@ chat = _patch_of({
 
 # The table
 
-
 class Redo(enum.Enum):
     """A part of an index that a change makes stale, and that must be computed again."""
 
@@ -191,18 +122,6 @@ class Redo(enum.Enum):
 
 def _replaced(_stored: Any, given: Any) -> Any:
     return given
-
-
-def _each_once(_stored: Any, given: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(given))
-
-
-def _decomposed(_stored: Any, given: Iterable[str]) -> list[str]:
-    return sorted(set(map(decompose, given)))
-
-
-def _in_long_form(_stored: Any, given: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [{**rule, "locales": list(map(long_form, rule["locales"]))} for rule in given]
 
 
 def _same(value: Any) -> Any:
@@ -241,27 +160,17 @@ def _filled(default: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[st
 
 def _filled_faceting(stored: Mapping[str, Any]) -> dict[str, Any]:
     full = _filled(_FACETING)(stored)
-    return full | {"sortFacetValuesBy": dict(sorted(full["sortFacetValuesBy"].items()))}
-
-
-def _check_ranking_rules(rules: list[str]) -> None:
-    if ATTRIBUTE in rules and is_attribute_split(rules):
-        raise ApiError(
-            "invalid_settings_ranking_rules",
-            "Mixed usage of the attribute, attributeRank, and wordPosition ranking rules. You must either use "
-            "the attribute ranking rule alone or the attributeRank and wordPosition ranking rules.")
+    return full | {"sortFacetValuesBy": sorted_members(full["sortFacetValuesBy"])}
 
 
 def _merge_chat(stored: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Merge a change. Raises invalid_chat_setting_document_template, invalid_settings_embedders."""
     fault = fault_of_syntax(given.get("documentTemplate") or "")
     if fault is not None:
-        raise ApiError("invalid_chat_setting_document_template",
-                       f"`.chat.documentTemplate`: Invalid document template: {fault}.")
+        raise ApiError("invalid_chat_setting_document_template", f"`.chat.documentTemplate`: Invalid document template: {fault}.")
     if given.get("documentTemplateMaxBytes") == 0:
         # The error code belongs to embedders, as do templates in the interface.
-        raise ApiError(
-            embedder_settings.CODE, "`.chat.documentTemplateMaxBytes`: `documentTemplateMaxBytes` cannot be zero")
+        raise ApiError(embedder_settings.CODE, "`.chat.documentTemplateMaxBytes`: `documentTemplateMaxBytes` cannot be zero")
     after: dict[str, Any] = _merge_members(2, SEARCH_PARAMETERS)(stored, given)
     return after
 
@@ -275,15 +184,6 @@ def _merge_typo_tolerance(stored: Any, given: Mapping[str, Any]) -> dict[str, An
     if "disableOnWords" in after:
         after["disableOnWords"] = sorted(set(map(whole_lemma, after["disableOnWords"])))
     return after
-
-
-def _merge_embedders(stored: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    return embedder_settings.merge_embedders(stored or {}, given)
-
-
-def _sorted_attributes(rules: Iterable[str]) -> list[str]:
-    """Return the attributes of custom ranking rules, sorted."""
-    return sorted({custom[0] for rule in rules if (custom := custom_rule(rule))})
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -332,27 +232,18 @@ class Setting:
 
 
 _ALL = [WILDCARD]
-_TYPO_TOLERANCE = {
-    "enabled": True,
-    "minWordSizeForTypos": {"oneTypo": 5, "twoTypos": 9},
-    "disableOnWords": [],
-    "disableOnAttributes": [],
-    "disableOnNumbers": False,
-}
+_TYPO_TOLERANCE = {"enabled": True, "minWordSizeForTypos": {"oneTypo": 5, "twoTypos": 9}, "disableOnWords": [],
+                   "disableOnAttributes": [], "disableOnNumbers": False}
 _FACETING = {"maxValuesPerFacet": 100, "sortFacetValuesBy": {WILDCARD: "alpha"}}
 _PAGINATION = {"maxTotalHits": 1000}
-_CHAT = {
-    "description": "",
-    "documentTemplate": embedder_settings.DEFAULT_TEMPLATE,
-    "documentTemplateMaxBytes": embedder_settings.DEFAULT_TEMPLATE_BYTES,
-    "searchParameters": {},
-}
+_CHAT = {"description": "", "documentTemplate": embedder_settings.DEFAULT_TEMPLATE,
+         "documentTemplateMaxBytes": embedder_settings.DEFAULT_TEMPLATE_BYTES, "searchParameters": {}}
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("displayedAttributes", PUT, attributes, _ALL, "invalid_settings_displayed_attributes",
-            merge=_each_once, reset_as=_ALL, about="Attributes that hits show; `*` for all."),
+            merge=lambda _, given: list(dict.fromkeys(given)), reset_as=_ALL, about="Attributes that hits show; `*` for all."),
     Setting("searchableAttributes", PUT, attributes, _ALL, "invalid_settings_searchable_attributes",
-            redo=(Redo.WORDS, Redo.VECTORS), stale_by=frozenset, merge=_each_once, reset_as=_ALL,
+            redo=(Redo.WORDS, Redo.VECTORS), stale_by=frozenset, merge=lambda _, given: list(dict.fromkeys(given)), reset_as=_ALL,
             about="Attributes to search for words, most important first; `*` for all."),
     Setting("filterableAttributes", PUT, filterable_attributes, [], "invalid_settings_filterable_attributes",
             redo=(Redo.FACETS,), about="Attributes that filters and facets may use, or rules for attribute patterns."),
@@ -362,10 +253,11 @@ SETTINGS: tuple[Setting, ...] = (
             feature=("foreignKeys", "setting `foreignKeys` in the index settings"),
             about="Attributes that hold the identifiers of documents of other indexes."),
     Setting("rankingRules", PUT, ranking_rules, DEFAULT_RANKING_RULES, "invalid_settings_ranking_rules",
-            redo=(Redo.FACETS,), stale_by=_sorted_attributes, validate=_check_ranking_rules,
+            redo=(Redo.FACETS,), stale_by=custom_attributes, validate=check_ranking_rules,
             about="Rules that order the hits, most important first."),
     Setting("stopWords", PUT, string_set, [], "invalid_settings_stop_words",
-            redo=(Redo.WORDS,), merge=_decomposed, about="Words that queries and documents ignore."),
+            redo=(Redo.WORDS,), merge=lambda _, given: sorted(set(map(decompose, given))),
+            about="Words that queries and documents ignore."),
     Setting("nonSeparatorTokens", PUT, string_set, [], "invalid_settings_non_separator_tokens",
             redo=(Redo.WORDS,), about="Separators that are parts of words."),
     Setting("separatorTokens", PUT, string_set, [], "invalid_settings_separator_tokens",
@@ -385,13 +277,15 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("pagination", PATCH, pagination, _PAGINATION, "invalid_settings_pagination",
             merge=_merge_members(1), fill=_filled(_PAGINATION), about="Maximum number of hits on all pages."),
     Setting("embedders", PATCH, embedder_settings.embedders, {}, embedder_settings.CODE,
-            redo=(Redo.VECTORS,), merge=_merge_embedders, fill=embedder_settings.resolve_embedders,
+            redo=(Redo.VECTORS,), merge=embedder_settings.merge_embedders, fill=embedder_settings.resolve_embedders,
             validate=embedder_settings.check_embedders, hide=embedder_settings.redact_embedders,
             about="Sources of vectors."),
     Setting("searchCutoffMs", PUT, positive_integer, None, "invalid_settings_search_cutoff_ms",
             about="Milliseconds after which a search returns the hits so far; null for 1500."),
     Setting("localizedAttributes", PUT, localized_attributes, None, "invalid_settings_localized_attributes",
-            redo=(Redo.WORDS,), merge=_in_long_form, about="Languages of attributes; null to detect them."),
+            redo=(Redo.WORDS,),
+            merge=lambda _, given: [{**rule, "locales": list(map(long_form, rule["locales"]))} for rule in given],
+            about="Languages of attributes; null to detect them."),
     Setting("facetSearch", PUT, boolean, True, "invalid_settings_facet_search",
             redo=(Redo.FACETS,), about="Whether facet values can be searched."),
     Setting("prefixSearch", PUT, one_of("indexingTime", "disabled"), "indexingTime",
@@ -406,8 +300,7 @@ BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
 # The members of a request body that changes several settings.
 FIELDS: Mapping[str, Field] = {
-    setting.name: Field(nullable(setting.check), setting.code, about=setting.about) for setting in SETTINGS
-}
+    setting.name: Field(nullable(setting.check), setting.code, about=setting.about) for setting in SETTINGS}
 
 RESET_ALL: Change = dict.fromkeys(BY_NAME)
 
@@ -415,11 +308,6 @@ RESET_ALL: Change = dict.fromkeys(BY_NAME)
 def resolved(stored: Stored) -> dict[str, Any]:
     """Return all settings with defaults. Resolved settings stay unchanged."""
     return {setting.name: setting.resolved(stored) for setting in SETTINGS}
-
-
-def defaults() -> dict[str, Any]:
-    """Return the resolved settings of an index without any stored setting."""
-    return resolved({})
 
 
 def features_used(change: Change) -> Iterator[tuple[str, str]]:
@@ -462,11 +350,8 @@ def redo_of(old: Stored, new: Stored) -> set[Redo]:
 
 def as_shown(stored: Stored, features: Mapping[str, bool | None]) -> dict[str, Any]:
     """Return all settings as a response shows them: secrets masked, without settings whose feature is off."""
-    return {
-        setting.name: setting.shown(stored)
-        for setting in SETTINGS
-        if setting.feature is None or features.get(setting.feature[0])
-    }
+    return {setting.name: setting.shown(stored) for setting in SETTINGS
+            if setting.feature is None or features.get(setting.feature[0])}
 
 
 def changed_as_shown(change: Change) -> dict[str, Any]:

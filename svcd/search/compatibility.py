@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from svcd.ranking.sort import SortRule
+from svcd.schema.ranking_rules import SORT, WORDS
 
 RELEVANCY, ASCENDING, DESCENDING = "relevancy", "ascending sort", "descending sort"
 GEO_ASCENDING, GEO_DESCENDING = "ascending geo sort", "descending geo sort"
 
-_WORDS, _SORT = "words", "sort"
 _SORTS, _GEO_SORTS = (ASCENDING, DESCENDING), (GEO_ASCENDING, GEO_DESCENDING)
 _UNNAMED = "default"  # the name of a distance sort in messages
 
@@ -136,7 +136,7 @@ class _CanonicalRules:
         position = f"#{number} in ranking rules"
         if self._is_complete:
             return
-        if entry == _SORT:
+        if entry == SORT:
             self._add_sort(number, position)
         elif ":" in entry:
             self._add_once(entry, _key(entry.rpartition(":")[0]), position)
@@ -145,18 +145,18 @@ class _CanonicalRules:
         elif not self.query.has_text:
             self.changes.append(f"Removed relevancy rule `{entry}` at position {position}"
                                 " because the query is a placeholder search (`q`: \"\")")
-        elif entry == _WORDS:
+        elif entry == WORDS:
             is_all = self.query.keeps_all_words
-            if is_all or (self._is_prepended and _WORDS not in self._seen):
+            if is_all or (self._is_prepended and WORDS not in self._seen):
                 reason = "`query.matchingWords` is set to `all`" if is_all else "it was previously prepended"
-                self.changes.append(f"Removed rule `{_WORDS}` at position {position} because {reason}")
+                self.changes.append(f"Removed rule `{WORDS}` at position {position} because {reason}")
             if not is_all:
-                self._add_once(_WORDS, _WORDS, position)
+                self._add_once(WORDS, WORDS, position)
         else:
-            if _WORDS not in self._seen and not self.query.keeps_all_words and not self._is_prepended:
+            if WORDS not in self._seen and not self.query.keeps_all_words and not self._is_prepended:
                 self._is_prepended = True
-                self.rules.append(_WORDS)
-                self.changes.append(f"Prepended rule `{_WORDS}` before first relevancy rule `{entry}` at position {position}")
+                self.rules.append(WORDS)
+                self.changes.append(f"Prepended rule `{WORDS}` before first relevancy rule `{entry}` at position {position}")
             self._add_once(entry, entry, position)
 
     def _add_once(self, entry: str, key: str, position: str) -> None:
@@ -186,12 +186,12 @@ class _CanonicalRules:
                                 f" and `vector` was already inserted at position {self._vector_position}")
 
     def _add_sort(self, number: int, position: str) -> None:
-        if self._is_duplicate(_SORT, position):
+        if self._is_duplicate(SORT, position):
             return
         if self.query.sort is None:
-            self.changes.append(f"Removed rule `{_SORT}` at position {position} because `query.sort` is empty")
+            self.changes.append(f"Removed rule `{SORT}` at position {position} because `query.sort` is empty")
         else:
-            self._add_once(_SORT, _SORT, position)
+            self._add_once(SORT, SORT, position)
             for among, rule in enumerate(self.query.sort):
                 expression_position, key = f"#{among} in `query.sort` (as `sort` is {position})", _key(rule.field)
                 if not self._is_duplicate(key, expression_position):
@@ -216,13 +216,13 @@ def _steps(query: QueryOrder, canonical: _CanonicalRules) -> Iterator[Step]:
     """Yield the steps: sort expressions in place of `sort`, neighbouring relevancy rules as one step."""
     first = last = None  # indexes of the current run of relevancy rules
     for number, entry in enumerate(canonical.rules):
-        if entry != _SORT and ":" not in entry:
+        if entry != SORT and ":" not in entry:
             first, last = number if first is None else first, number
             continue
-        if first is not None and (entry != _SORT or canonical.sort):
+        if first is not None and (entry != SORT or canonical.sort):
             yield _relevancy(query, canonical.rules, first, last or first)
             first = None
-        if entry != _SORT:
+        if entry != SORT:
             yield _step(query, ASCENDING if entry.endswith(":asc") else DESCENDING, str(number), entry)
             continue
         for among, rule in enumerate(canonical.sort):

@@ -7,8 +7,8 @@ from typing import Any
 
 from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
-from svcd.facets.distribution import FacetOrders, Facets, facets_of, merged_facets, number_text, subtract, subtract_values
-from svcd.facets.fields import check_facets
+from svcd.base.quantities import shown_number
+from svcd.facets.distribution import FacetOrders, Facets, check_facets, facets_of, merged_facets, subtract, subtract_values
 from svcd.query.reader import Reader
 from svcd.schema.field_values import normal_form
 from svcd.schema.index_settings import Faceting
@@ -81,7 +81,7 @@ class FederatedFacets:
         for field, shown in self.counted[index_uid].distribution.items():
             # Values as a distribution shows them, except that texts are in normal form.
             values = {normal_form(value) if isinstance(value, str) else ("true" if value else "false")
-                      if isinstance(value, bool) else number_text(float(value)) for value in values_at(parts, field)}
+                      if isinstance(value, bool) else shown_number(float(value)) for value in values_at(parts, field)}
             subtract_values(shown, [text for text in shown if text in values or normal_form(text) in values])
 
     def _check_order(self, index_uid: str, reader: Reader) -> None:

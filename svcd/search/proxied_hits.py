@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from svcd.base.json_text import loads
-from svcd.facets.fields import selected_fields
+from svcd.facets.distribution import selected_fields
 from svcd.query.reader import Reader
 from svcd.ranking.scores import Detail, Pinned
 from svcd.schema.attributes import is_everything

@@ -12,9 +12,8 @@ from svcd.base import tracing
 from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.base.json_text import loads
-from svcd.facets.distribution import facets_of
-from svcd.facets.fields import check_enabled, check_facets
-from svcd.facets.value_search import FacetHit, FacetQuery, search_values
+from svcd.facets.distribution import check_facets, facets_of
+from svcd.facets.value_search import FacetHit, FacetQuery, check_enabled, search_values
 from svcd.query.reader import Reader
 from svcd.ranking import scores
 from svcd.ranking.bucket_sort import Hit, RankingLimits

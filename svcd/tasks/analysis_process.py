@@ -8,7 +8,7 @@ import signal
 import sys
 from functools import partial
 
-from svcd.base.process import end_with_parent
+from svcd.base.machine import end_with_parent
 from svcd.schema.index_settings import IndexSettings
 from svcd.tasks.analysis import Analysis, packed_message, read_message
 

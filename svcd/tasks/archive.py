@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from svcd import INTERFACE_VERSION, __version__
-from svcd.base import files, quantities
+from svcd.base import machine, quantities
 from svcd.base.errors import ApiError, error_object
 from svcd.base.json_text import dumps
 from svcd.base.quantities import rfc3339
@@ -306,7 +306,7 @@ def _write_snapshot(request: Mapping[str, Any], opened: _OpenArchive, progress: 
         rows, _ = data_folder.list_indexes(with_hidden=True)
         for position, row in enumerate(rows):
             progress("snapshot the indexes", position, len(rows))
-            if not files.exists(data_folder.index_path(row.uuid)):
+            if not machine.file_exists(data_folder.index_path(row.uuid)):
                 raise missing_file_error(row.uid)
             copy_file(data_folder.index_path(row.uuid), copy)
             archive.add_file(f"indexes/{row.uuid}.sqlite", copy)

@@ -32,7 +32,7 @@ import traceback
 from typing import Any
 
 from svcd.base import machine
-from svcd.base.process import end_with_parent
+from svcd.base.machine import end_with_parent
 from svcd.index.disk_space import is_disk_failure
 from svcd.tasks import indexing
 from svcd.tasks.indexing_client import Step

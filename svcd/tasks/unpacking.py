@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
-from svcd.base import files
+from svcd.base import machine
 from svcd.base.errors import ApiError, quoted_name
 from svcd.base.json_text import TooDeep
 from svcd.index.connections import sync_folder
@@ -90,7 +90,7 @@ def new_data_folder(folder: Path) -> Iterator[Path]:
     """
     target = folder.absolute()
     work = target.with_name(f".{target.name}.import")
-    made = [parent for parent in target.parents if not files.exists(parent)]
+    made = [parent for parent in target.parents if not machine.file_exists(parent)]
     descriptor = _locked_work_folder(work)
     try:
         yield work / "data"

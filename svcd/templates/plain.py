@@ -14,16 +14,16 @@ from svcd.templates.values import find, text_of, unknown_variable
 
 Render = Callable[[Mapping[str, Any], limits.Budget], str]
 
-# The same text as in svcd.schema.embedder_settings.
-_DEFAULT = ("{% for field in fields %}{% if field.is_searchable and field.value != nil %}"
-            "{{ field.name }}: {{ field.value }}\n{% endif %}{% endfor %}")
+# The default of embedders and chats.
+DEFAULT_TEMPLATE = ("{% for field in fields %}{% if field.is_searchable and field.value != nil %}"
+                    "{{ field.name }}: {{ field.value }}\n{% endif %}{% endfor %}")
 _VARIABLE = re.compile(r"\{\{[ \n]*((?!(?:true|false|nil|null|empty|blank)\b)[a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)*)[ \n]*\}\}",
                        re.IGNORECASE | re.ASCII)
 
 
 def plain(text: str) -> Render | None:
     """Return a function that renders this template, or None if it needs the library."""
-    if text == _DEFAULT:
+    if text == DEFAULT_TEMPLATE:
         return _render_default
     if len(text) > limits.TEXT:
         return None

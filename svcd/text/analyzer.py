@@ -1,19 +1,20 @@
-"""The tokenizer for documents, queries, synonyms and highlighting (docs/text-analysis.md#tokens).
+"""The tokenizer for documents, queries, synonyms and highlighting (docs/text-analysis.md#tokens), and normalization.
 
-It cuts a text into groups of one script, and groups into pieces at separators and dictionary words. For scripts without spaces
-a segmenter cuts pieces into words. Each token has its lemma.
+The tokenizer cuts a text into groups of one script, and groups into pieces at separators and dictionary words. For scripts
+without spaces a segmenter cuts pieces into words. Each token has its lemma, the normalized form of its text.
 """
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache, partial
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import chain, islice
 
-from svcd.text.normalization import decompose, lemma_of, parts_of
-from svcd.text.scripts import default_separators, detect_language, groups, hard_separators
-from svcd.text.segmenters import LANGUAGE_DEPENDENT, SEGMENTED, Segmenter, segmenter_of
+from svcd.text.scripts import (ARABIC, ARMENIAN, CJ, CYRILLIC, GEORGIAN, GREEK, HEBREW, LATIN, THAI, default_separators,
+                               detect_language, groups, hard_separators, ideograph_variants, nonspacing_marks)
+from svcd.text.segmenters import LANGUAGE_DEPENDENT, SEGMENTED, segmenter_of
 
 # The kinds of tokens.
 WORD, STOP_WORD, SOFT, HARD = "word", "stop word", "soft separator", "hard separator"
@@ -29,21 +30,17 @@ _NUMERIC = frozenset({"Nd", "Nl", "No"})
 _ASTRAL = "\U00010000-\U0010ffff"  # range of characters beyond the 16-bit plane, for patterns
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Token:
     """A piece of a text. kind: WORD, STOP_WORD, SOFT or HARD. start, end: in characters. lemma: may be empty."""
 
-    __slots__ = ("kind", "lemma", "start", "end", "text", "script", "language")
-
-    def __init__(
-        self, kind: str, lemma: str, start: int, end: int, text: str, script: str, language: str | None
-    ) -> None:
-        self.kind = kind
-        self.lemma = lemma
-        self.start = start
-        self.end = end
-        self.text = text
-        self.script = script
-        self.language = language
+    kind: str
+    lemma: str
+    start: int
+    end: int
+    text: str
+    script: str
+    language: str | None
 
     @property
     def is_separator(self) -> bool:
@@ -95,13 +92,8 @@ class _Lemmas(dict[str, "tuple[str, str]"]):
 class Analyzer:
     """The tokenizer for the settings of an index. Threads may share it."""
 
-    def __init__(
-        self,
-        stop_words: Iterable[str] = (),
-        separator_tokens: Iterable[str] = (),
-        non_separator_tokens: Iterable[str] = (),
-        dictionary: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, stop_words: Iterable[str] = (), separator_tokens: Iterable[str] = (),
+                 non_separator_tokens: Iterable[str] = (), dictionary: Iterable[str] = ()) -> None:
         self.separators = Separators(separator_tokens, non_separator_tokens, dictionary)
         self.stop_words = frozenset(map(decompose, stop_words))
         self._lemmas: dict[tuple[str, str | None, bool], _Lemmas] = {}
@@ -130,17 +122,16 @@ class Analyzer:
             lemmas = self.lemmas(script, language, stop_words=stop_words)
             segment = segmenter_of(script, language) if (script, language) in SEGMENTED else None
             pieces: Iterable[str] = self.separators.split(group)
-            if segment is not None:
-                pieces = _segmented(pieces, segment)
+            if segment is not None:  # matches of the separators, and numbers, stay whole; some results may be empty
+                pieces = chain.from_iterable([piece] if place % 2 or is_numeric(piece) else segment(piece)
+                                             for place, piece in enumerate(pieces))
             for piece in filter(None, pieces):
                 kind, lemma = lemmas[piece]
                 end = start + len(piece)
                 yield Token(kind, lemma, start, end, piece, script, language)
                 start = end
 
-    def lemmas(
-        self, script: str, language: str | None = None, *, stop_words: bool = True
-    ) -> Mapping[str, tuple[str, str]]:
+    def lemmas(self, script: str, language: str | None = None, *, stop_words: bool = True) -> Mapping[str, tuple[str, str]]:
         """Return a mapping from the text of a token to (kind, lemma), for one script and language."""
         key = (script, language, stop_words)
         table = self._lemmas.get(key)
@@ -154,16 +145,6 @@ class Analyzer:
         if script not in LANGUAGE_DEPENDENT:
             return None
         return detect_language(text, script, locales)
-
-
-def _segmented(pieces: Iterable[str], segment: Segmenter) -> Iterator[str]:
-    """Cut pieces into words; matches of the separators, and numbers, stay whole. Some results may be empty."""
-    for place, piece in enumerate(pieces):
-        is_match = place % 2 == 1
-        if is_match or is_numeric(piece):
-            yield piece
-        else:
-            yield from segment(piece)
 
 
 def whole_lemma(text: str) -> str:
@@ -184,7 +165,6 @@ def shared_analyzer(stop_words: tuple[str, ...] = (), separators: tuple[str, ...
 
 # Separators and dictionary words (docs/text-analysis.md#separators-and-dictionary)
 
-
 class Separators:
     """The separators of one index, and the pattern that matches separators and dictionary words.
 
@@ -197,7 +177,8 @@ class Separators:
         # Quirk: if all separators are removed, text is still cut at the default separators, which are then words.
         cutting = self.strings - {""} or default_separators()
         self.is_default = not words and self.strings == default_separators()
-        self._cuts = _default_cuts() if self.is_default else _pattern(cutting | words)
+        # Returns the pieces of a text, in order; every second piece is a match, the pieces between may be empty.
+        self.split: Callable[[str], list[str]] = _pattern(cutting | words).split
         # Separators after which a text can be divided without changing its tokens: no longer separator or dictionary word
         # contains them before its end.
         inner = {character for string in cutting | words for character in string[:-1]}
@@ -205,34 +186,21 @@ class Separators:
         # True if only a segmenter can cut a text between two ASCII letters.
         self.keeps_ascii_letters = not any(map(_has_ascii_letter, cutting | words))
 
-    def split(self, text: str) -> list[str]:
-        """Return the pieces of a text, in order; every second piece is a match, the pieces between may be empty."""
-        return self._cuts.split(text)
-
 
 _has_ascii_letter = re.compile("[A-Za-z]").search
 
 
 def is_numeric(piece: str) -> bool:
     """Return whether a piece has only numeric characters and ASCII punctuation."""
-    return all(map(_is_numeric_character, piece))
-
-
-def _is_numeric_character(character: str) -> bool:
-    if character.isascii() and not character.isalnum():
-        return "!" <= character <= "~"
-    return unicodedata.category(character) in _NUMERIC
+    return all("!" <= character <= "~" if character.isascii() and not character.isalnum()
+               else unicodedata.category(character) in _NUMERIC for character in piece)
 
 
 _Tree = dict[str, "_Tree"]  # next character -> subtree; "" where a string ends
 
 
-@cache
-def _default_cuts() -> re.Pattern[str]:
-    return _pattern(default_separators())
-
-
-def _pattern(strings: Collection[str]) -> re.Pattern[str]:
+@lru_cache(maxsize=64)  # as many as there are shared analyzers
+def _pattern(strings: frozenset[str]) -> re.Pattern[str]:
     """Return a pattern that matches the longest string at each place, as a group, so that `split` keeps the matches.
 
     The pattern is built from a trie: a plain alternation of thousands of words would try each word at each character.
@@ -267,3 +235,87 @@ def _branches(tree: _Tree) -> str:
         # the lookahead avoids that for all other characters.
         patterns.append(f"(?=[{_ASTRAL}])[{far}]")
     return "|".join(patterns)
+
+
+# Normalization (docs/text-analysis.md#normalization): from the text of a token to its lemma. All steps work on *parts*: the
+# normalized form of each character of the token, in order. Joined, the parts are the lemma; separately, they tell which
+# characters became the beginning of a lemma.
+
+Parts = list[str]
+
+# Control characters (Cc) except white space.
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")
+_BICAMERAL = frozenset({LATIN, CYRILLIC, GREEK, GEORGIAN, ARMENIAN})
+_CHINESE = frozenset({None, "cmn", "zho"})
+
+_PERSIAN = str.maketrans({
+    **dict.fromkeys("يیىۀ", "ی"), **dict.fromkeys("كک", "ک"), **{chr(0x06F0 + digit): str(digit) for digit in range(10)},
+    "،": ",", "؟": "?", "\ufdfc": "RIAL", "\u200c": "",
+})
+_ARABIC_LETTERS = str.maketrans({"ـ": "", "أ": "ا", "إ": "ا", "آ": "ا", "ٱ": "ا", "ى": "ي", "ة": "ه"})
+_LATIN_QUOTES_AND_LIGATURES = str.maketrans({
+    **dict.fromkeys("\u2018\u2019\u201b", "'"), **dict.fromkeys("œŒ", "oe"), **dict.fromkeys("æÆ", "ae")})
+# Vietnamese and Turkish letters, mapped after the removal of marks.
+_LATIN_LETTERS = str.maketrans({"Ð": "d", "Đ": "d", "đ": "d", "ð": "d", "ı": "i"})
+
+
+def decompose(text: str) -> str:
+    """Return a text decomposed and without control characters: the form for comparing stop words and separators."""
+    if text.isascii():
+        return _CONTROL.sub("", text)
+    return "".join(_decomposed(text))
+
+
+def lemma_of(text: str, script: str, language: str | None) -> str:
+    """Return the lemma of the text of a token."""
+    if text.isascii() and script != ARABIC:
+        plain = _CONTROL.sub("", text)
+        return plain.lower() if script in _BICAMERAL else plain
+    return "".join(parts_of(text, script, language))
+
+
+def parts_of(text: str, script: str, language: str | None) -> Parts:
+    """Return the normalized form of each character of a token; may be \"\"."""
+    parts = _decomposed(text)
+    if script == ARABIC and language == "pes":
+        parts = _translated(parts, _PERSIAN)
+    if script in _BICAMERAL and any(map(str.isupper, "".join(parts))):
+        parts = ["".join(map(str.lower, part)) for part in parts]  # letter by letter, to avoid the final sigma
+    steps = _STEPS.get(script)
+    if steps is not None:
+        parts = steps(parts, language)
+    return parts
+
+
+def _decomposed(text: str) -> Parts:
+    return [_CONTROL.sub("", unicodedata.normalize("NFKD", character)) for character in text]
+
+
+def _translated(parts: Parts, table: Mapping[int, str | int]) -> Parts:
+    return [part.translate(table) for part in parts]
+
+
+def _without_marks(parts: Parts) -> Parts:
+    marks = nonspacing_marks()
+    return ["".join([character for character in part if character not in marks]) for part in parts]
+
+
+def _latin(parts: Parts, _language: str | None) -> Parts:
+    return _translated(_without_marks(_translated(parts, _LATIN_QUOTES_AND_LIGATURES)), _LATIN_LETTERS)
+
+
+def _greek(parts: Parts, _language: str | None) -> Parts:
+    filled = [place for place, part in enumerate(parts) if part]
+    if filled and parts[filled[-1]].endswith("ς"):
+        parts[filled[-1]] = parts[filled[-1]][:-1] + "σ"
+    return _without_marks(parts)
+
+
+_STEPS: dict[str, Callable[[Parts, str | None], Parts]] = {  # script: (parts, language) -> parts
+    LATIN: _latin,
+    CJ: lambda parts, language: _translated(parts, ideograph_variants()) if language in _CHINESE else parts,
+    GREEK: _greek,
+    ARABIC: lambda parts, _: _without_marks(_translated(parts, _ARABIC_LETTERS)),
+    HEBREW: lambda parts, _: _without_marks(parts),
+    THAI: lambda parts, _: _without_marks(parts),
+}

@@ -23,32 +23,17 @@ MANDARIN, HIRAGANA, KATAKANA = "Mandarin", "Hiragana", "Katakana"
 # In the initial order of the counters of a group; ranges are inclusive. The first row that contains a character decides.
 # Armenian does not separate groups: grouping treats its letters as characters without a script.
 _RANGES = (
-    (LATIN, "0041-005A 0061-007A 0080-024F 0250-02AF 1D00-1D7F 1D80-1DBF 1E00-1EFF 2100-214F 2C60-2C7F A720-A7FF"
-            " AB30-AB6F"),
+    (LATIN, "0041-005A 0061-007A 0080-024F 0250-02AF 1D00-1D7F 1D80-1DBF 1E00-1EFF 2100-214F 2C60-2C7F A720-A7FF AB30-AB6F"),
     (CYRILLIC, "0400-0484 0487-052F 2DE0-2DFF A640-A69D A69F"),
     (ARABIC, "0600-06FF 0750-07FF 08A0-08FF FB50-FDFF FE70-FEFF 10E60-10E7F 1EE00-1EEFF"),
     (MANDARIN, "2E80-2E99 2E9B-2EF3 2F00-2FD5 3005 3007 3021-3029 3038-303B 3400-4DB5 4E00-9FCC F900-FA6D FA70-FAD9"),
-    ("Devanagari", "0900-097F A8E0-A8FF 1CD0-1CFF"),
-    (HEBREW, "0590-05FF"),
-    ("Ethiopic", "1200-139F 2D80-2DDF AB00-AB2F"),
-    (GEORGIAN, "10A0-10FF"),
-    ("Bengali", "0980-09FF"),
+    ("Devanagari", "0900-097F A8E0-A8FF 1CD0-1CFF"), (HEBREW, "0590-05FF"), ("Ethiopic", "1200-139F 2D80-2DDF AB00-AB2F"),
+    (GEORGIAN, "10A0-10FF"), ("Bengali", "0980-09FF"),
     (HANGUL, "AC00-D7AF 1100-11FF 3130-318F 3200-32FF A960-A97F D7B0-D7FF FF00-FFEF"),
-    (HIRAGANA, "3040-309F"),
-    (KATAKANA, "30A0-30FF"),
-    (GREEK, "0370-03FF"),
-    ("Kannada", "0C80-0CFF"),
-    ("Tamil", "0B80-0BFF"),
-    (THAI, "0E00-0E7F"),
-    ("Gujarati", "0A80-0AFF"),
-    ("Gurmukhi", "0A00-0A7F"),
-    ("Telugu", "0C00-0C7F"),
-    ("Malayalam", "0D00-0D7F"),
-    ("Oriya", "0B00-0B7F"),
-    ("Myanmar", "1000-109F"),
-    ("Sinhala", "0D80-0DFF"),
-    (KHMER, "1780-17FF 19E0-19FF"),
-    (ARMENIAN, "0530-058F FB13-FB17"),
+    (HIRAGANA, "3040-309F"), (KATAKANA, "30A0-30FF"), (GREEK, "0370-03FF"), ("Kannada", "0C80-0CFF"), ("Tamil", "0B80-0BFF"),
+    (THAI, "0E00-0E7F"), ("Gujarati", "0A80-0AFF"), ("Gurmukhi", "0A00-0A7F"), ("Telugu", "0C00-0C7F"),
+    ("Malayalam", "0D00-0D7F"), ("Oriya", "0B00-0B7F"), ("Myanmar", "1000-109F"), ("Sinhala", "0D80-0DFF"),
+    (KHMER, "1780-17FF 19E0-19FF"), (ARMENIAN, "0530-058F FB13-FB17"),
 )
 COUNTED = tuple(name for name, _ in _RANGES)
 _GROUPED_AS = {MANDARIN: CJ, HIRAGANA: CJ, KATAKANA: CJ}
@@ -61,7 +46,6 @@ _MARK_OF |= {OTHER: _NEUTRAL, ARMENIAN: _ARMENIAN, HIRAGANA: _MARK_OF[MANDARIN],
 _SCRIPT_OF = {mark: _GROUPED_AS.get(name, name) for name, mark in _MARK_OF.items()}
 _SCRIPTED = re.compile(rf"[^{_NEUTRAL}{_ARMENIAN}]")
 
-_ASCII_LETTER = re.compile("[A-Za-z]")
 # Characters that may belong to a script other than Latin. Most texts contain only Latin letters, marks, punctuation and symbols,
 # and are one group; searching for this pattern is faster than checking each character.
 _PERHAPS_NOT_LATIN = re.compile("[^\x00-\u036f\u1d00-\u1dff\u1e00-\u1eff\u2000-\u2c5f]")
@@ -88,10 +72,8 @@ class Group(NamedTuple):
 
 def groups(text: str) -> list[Group]:
     """Cut a text at changes of script. Characters without a script belong to the group before them."""
-    if text.isascii():
-        return _single(text, _ASCII_LETTER)
-    if not _PERHAPS_NOT_LATIN.search(text):
-        return _single(text, _LATIN_LETTER)
+    if text.isascii() or not _PERHAPS_NOT_LATIN.search(text):
+        return [Group(0, len(text), LATIN if _LATIN_LETTER.search(text) else OTHER)] if text else []
     marks = text.translate(_MARKS)
     found = []
     start = 0
@@ -144,12 +126,6 @@ def main_script(text: str) -> str:
     return name if count else OTHER
 
 
-def _single(text: str, letter: re.Pattern[str]) -> list[Group]:
-    if not text:
-        return []
-    return [Group(0, len(text), LATIN if letter.search(text) else OTHER)]
-
-
 @cache
 def _change_from(mark: str) -> re.Pattern[str]:
     return re.compile(rf"[^{_NEUTRAL}{_ARMENIAN}{mark}]")
@@ -175,9 +151,10 @@ _MARKS = _Marks()
 
 # Languages
 
-
 def detect_language(text: str, script: str, locales: Sequence[str] | None) -> str | None:
     """Return the language (ISO 639-3) of a group of one script, or None. locales: allowed languages; None or empty for all."""
+    if not locales and script not in (CJ, ARABIC):
+        return None
     allowed = [long_form(locale) for locale in locales or ()]
     if len(allowed) == 1:
         return allowed[0]
@@ -193,12 +170,12 @@ def detect_language(text: str, script: str, locales: Sequence[str] | None) -> st
         candidates = [language for language in _ARABIC_LETTERED if not allowed or language in allowed]
         if len(candidates) < 2:
             return candidates[0] if candidates else None
-        ranks, profiles = _trigram_ranks(text), arabic_trigrams()
-        return max(candidates, key=lambda language: _similarity(ranks, profiles[language]))
+        return _arabic_language(text, candidates)
     return None
 
 
-def _trigram_ranks(text: str) -> dict[str, int]:
+def _arabic_language(text: str, candidates: Sequence[str]) -> str:
+    """Return the candidate whose frequent trigrams the text, in Arabic script, shares the most."""
     letters = f" {text.lower().translate(_NO_LETTERS)} "
     counts: Counter[str] = Counter()
     for start in range(len(letters) - 2):
@@ -206,18 +183,19 @@ def _trigram_ranks(text: str) -> dict[str, int]:
         if trigram[1] != " " or (trigram[0] != " " and trigram[2] != " "):
             counts[trigram] += 1
     common = sorted(counts, key=lambda trigram: (counts[trigram], trigram), reverse=True)[:_MAX_RANKED_TRIGRAMS]
-    return {trigram: rank for rank, trigram in enumerate(common)}
+    ranks = {trigram: rank for rank, trigram in enumerate(common)}
 
+    def similarity(language: str) -> float:
+        distance = sum(abs(ranks[trigram] - rank) if trigram in ranks else _PROFILE_TRIGRAMS
+                       for trigram, rank in arabic_trigrams()[language].items())
+        distance -= max(0, _PROFILE_TRIGRAMS - len(ranks)) * _PROFILE_TRIGRAMS
+        worst = _PROFILE_TRIGRAMS * len(ranks)
+        return max(0.0, (worst - min(distance, _MAX_DISTANCE)) / worst) if worst else 0.0
 
-def _similarity(ranks: dict[str, int], profile: dict[str, int]) -> float:
-    distance = sum(abs(ranks[trigram] - rank) if trigram in ranks else _PROFILE_TRIGRAMS for trigram, rank in profile.items())
-    distance -= max(0, _PROFILE_TRIGRAMS - len(ranks)) * _PROFILE_TRIGRAMS
-    worst = _PROFILE_TRIGRAMS * len(ranks)
-    return max(0.0, (worst - min(distance, _MAX_DISTANCE)) / worst) if worst else 0.0
+    return max(candidates, key=similarity)
 
 
 # Tables of characters
-
 
 def _read_table(name: str) -> dict[str, Any]:
     content = pkgutil.get_data(__package__, f"data/{name}.json")

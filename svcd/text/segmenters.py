@@ -44,14 +44,11 @@ _CACHED_LOOKUPS = 8192
 _ARTICLES = ("ال", "أل", "إل", "آل", "ٱل")
 _ARTICLE_BYTES = 4  # a piece up to this size is the article itself or a word that begins like it
 # Runs of characters that are segmented as Chinese; each other character is a piece of its own.
-_CHINESE_RUN = (
-    "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ebe0\U0002f800-\U0002fa1fA-Za-z0-9+#&._%-]+)"
-)
+_CHINESE_RUN = "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ebe0\U0002f800-\U0002fa1fA-Za-z0-9+#&._%-]+)"
 _ASCII_WORD = re.compile("[A-Za-z0-9]+")
 
 
 # Word lists
-
 
 class WordList:
     """Words with their frequency, as sorted lines in one byte string: 16 bytes per word, about 28 for Thai.
@@ -71,16 +68,13 @@ class WordList:
         del blocks
         self._firsts = [self._text[place + 1 : self._text.index(_EDGE, place + 1)] for place in places[:-1]]
         self._places = array("L", places)
-        self._cached_find = lru_cache(_CACHED_LOOKUPS)(self._find)
+        # Returns the frequency of a word, 0 if it is not listed, and whether it is a prefix of longer words.
+        self.look: Callable[[str], tuple[int, bool]] = lru_cache(_CACHED_LOOKUPS)(self._find)
 
     @classmethod
     def of(cls, frequencies: Mapping[str, int]) -> WordList:
         """Return the list of these words."""
         return cls(b"%b%b%d" % (word.encode(), _TAB, frequency) for word, frequency in frequencies.items())
-
-    def look(self, text: str) -> tuple[int, bool]:
-        """Return the frequency of a word, 0 if it is not listed, and whether it is a prefix of longer words."""
-        return self._cached_find(text)
 
     def _find(self, text: str) -> tuple[int, bool]:
         sought = text.encode()
@@ -194,7 +188,6 @@ def _path(source: _Source) -> ListFile | None:
 
 # Segmenters
 
-
 def arabic(piece: str) -> Iterator[str]:
     """Cut off the article of a word in Arabic script."""
     if len(piece.encode()) > _ARTICLE_BYTES and piece.startswith(_ARTICLES):
@@ -248,38 +241,32 @@ class Chinese:
                 yield from run
                 continue
             for word in _with_ascii_joined(self.likeliest_words(run)):
-                yield from self._refined(word)
+                if len(word) <= 2 or _ASCII_WORD.fullmatch(word):
+                    yield word
+                    continue
+                start = 0
+                while start < len(word):
+                    end = start + next((length for length in (2, 3) if self._words.look(word[start : start + length])[0]), 1)
+                    yield word[start:end]
+                    start = end
 
     def likeliest_words(self, run: str) -> Iterator[str]:
         """Yield the words with the greatest sum of log(frequency / total); for equal sums, the longer word comes first."""
-        best = [(0.0, 0)] * (len(run) + 1)
+        best = [(0.0, 0)] * (len(run) + 1)  # place -> (sum from there on, end of the word)
         for start in range(len(run) - 1, -1, -1):
-            best[start] = max((weight + best[end][0], end) for weight, end in self._steps(run, start))
+            end = start + 1
+            frequency, is_prefix = self._words.look(run[start:end])
+            steps = [(log(frequency or 1) - self._log_total + best[end][0], end)]  # a single character counts as a word
+            while is_prefix and end < len(run):
+                end += 1
+                frequency, is_prefix = self._words.look(run[start:end])
+                if frequency:
+                    steps.append((log(frequency) - self._log_total + best[end][0], end))
+            best[start] = max(steps)
         start = 0
         while start < len(run):
             end = best[start][1]
             yield run[start:end]
-            start = end
-
-    def _steps(self, run: str, start: int) -> Iterator[tuple[float, int]]:
-        """Yield (log(frequency / total), end) of each word that begins at `start`; a single character counts as a word."""
-        end = start + 1
-        frequency, is_prefix = self._words.look(run[start:end])
-        yield log(frequency or 1) - self._log_total, end
-        while is_prefix and end < len(run):
-            end += 1
-            frequency, is_prefix = self._words.look(run[start:end])
-            if frequency:
-                yield log(frequency) - self._log_total, end
-
-    def _refined(self, word: str) -> Iterator[str]:
-        if len(word) <= 2 or _ASCII_WORD.fullmatch(word):
-            yield word
-            return
-        start = 0
-        while start < len(word):
-            end = start + next((length for length in (2, 3) if self._words.look(word[start : start + length])[0]), 1)
-            yield word[start:end]
             start = end
 
 
@@ -298,26 +285,13 @@ def _with_ascii_joined(words: Iterator[str]) -> Iterator[str]:
         yield held
 
 
-def _by_words(words: WordList | None) -> Segmenter | None:
-    return LongestWords(words, joins_others=False) if words else None
-
-
-def _by_compounds(words: WordList | None) -> Segmenter | None:
-    return LongestWords(words, joins_others=True) if words else None
-
-
-def _by_likelihood(words: WordList | None) -> Segmenter:
-    return Chinese(words or WordList(()))
-
-
 # (script, language) -> (name of its word list, function that creates the segmenter). Thai and Khmer have one segmenter each, so
 # their language is not detected and stays None.
 _LISTED: dict[tuple[str, str | None], tuple[str, Callable[[WordList | None], Segmenter | None]]] = {
-    (LATIN, "deu"): ("deu", _by_compounds),
-    (CJ, "cmn"): ("cmn", _by_likelihood),
-    (CJ, "zho"): ("cmn", _by_likelihood),
-    (THAI, None): ("tha", _by_words),
-    (KHMER, None): ("khm", _by_words),
+    (LATIN, "deu"): ("deu", lambda words: LongestWords(words, joins_others=True) if words else None),
+    **dict.fromkeys(((CJ, "cmn"), (CJ, "zho")), ("cmn", lambda words: Chinese(words or WordList(())))),
+    (THAI, None): ("tha", lambda words: LongestWords(words, joins_others=False) if words else None),
+    (KHMER, None): ("khm", lambda words: LongestWords(words, joins_others=False) if words else None),
 }
 LISTS = tuple(sorted({name for name, _ in _LISTED.values()}))
 _LIST_OF = {language or name: name for (_, language), (name, _) in _LISTED.items()}

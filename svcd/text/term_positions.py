@@ -7,15 +7,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from svcd.text import scripts, segmenters
-from svcd.text.analyzer import HARD, MAX_CACHED, MAX_CACHED_LENGTH, STOP_WORD, WORD, Analyzer, Token
-from svcd.text.normalization import decompose
+from svcd.text.analyzer import HARD, MAX_CACHED, MAX_CACHED_LENGTH, STOP_WORD, WORD, Analyzer, Token, decompose
 from svcd.text.scripts import LATIN, default_separators, groups, hard_separators
 
 # The index is the position, counted from the first word; "" is a position gap.
 TermsByPosition = list[str]
+
+LAST_POSITION = 65_535  # nothing is indexed after it
+# An occurrence is the number of the field in the document, shifted, plus the position in the field. A position has 16 bits; a
+# 17th bit keeps the last word of a field far from the first word of the next field.
+FIELD_SHIFT = 17
+POSITION = (1 << FIELD_SHIFT) - 1
 
 LONGEST_WORD = 250  # bytes
 # A word after a hard separator is 8 positions after the word before it.
@@ -26,6 +31,13 @@ _HARD_MARK = "\x07"
 
 # ASCII characters that lemmas omit, and white space that does not separate words.
 _ODD_ASCII = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def bucketed_position(position: int) -> int:
+    """Return the coarse position of a position: exact up to 15, then 24, then powers of two (docs/ranking.md#word-position)."""
+    if position < 16:
+        return position
+    return 24 if position < 24 else min(1 << (position - 1).bit_length(), LAST_POSITION)
 
 
 def indexed_term(lemma: str) -> str:
@@ -90,6 +102,7 @@ class TermPositionBuilder:
 
     def _by_pieces(self, text: str, locales: Sequence[str] | None) -> TermsByPosition | None:
         """Return the terms of text that needs only the default separators; None for other text. Caches the term of each piece."""
+        hard, word = _cuts()
         pieces: list[list[str | None]] = []
         for start, end, script in groups(text):
             if not _is_plain(script, locales):
@@ -97,11 +110,11 @@ class TermPositionBuilder:
             words = self._words.get(script)
             if words is None:
                 words = self._words[script] = _Words(self._analyzer, script)
-            first, *others = _cuts().hard.split(text[start:end])
+            first, *others = hard.split(text[start:end])
             # A change of script does not separate words, so the first piece of a group continues the last one.
             pieces = pieces or [[]]
-            pieces[-1] = [*pieces[-1], *map(words.__getitem__, _cuts().word.findall(first))]
-            pieces += [list(map(words.__getitem__, _cuts().word.findall(piece))) for piece in others]
+            pieces[-1] = [*pieces[-1], *map(words.__getitem__, word.findall(first))]
+            pieces += [list(map(words.__getitem__, word.findall(piece))) for piece in others]
         terms: list[Any] = []
         for found in pieces:
             if None in found:
@@ -130,24 +143,6 @@ class _Words(dict[str, "str | None"]):
         if len(piece) <= MAX_CACHED_LENGTH:
             self[piece] = found
         return found
-
-
-class _Cuts(NamedTuple):
-    """Patterns for text with the default separators: hard separators, and words."""
-
-    hard: re.Pattern[str]
-    word: re.Pattern[str]
-
-
-class _AsciiCuts(NamedTuple):
-    """Replacements that turn ASCII text into lower-case words with spaces between, and a _HARD_MARK for each hard separator.
-
-    longer: hard separators of several characters, each replaced by `hard`. table: for bytes.translate().
-    """
-
-    longer: Sequence[str]
-    hard: str
-    table: bytes
 
 
 def _ascii_terms(text: str) -> TermsByPosition | None:
@@ -189,42 +184,40 @@ def _is_plain(script: str, locales: Sequence[str] | None) -> bool:
 
 
 @cache
-def _ascii_cuts() -> _AsciiCuts:
+def _ascii_cuts() -> tuple[Sequence[str], str, bytes]:
+    """Return (longer, hard, table): replacements that turn ASCII text into lower-case words with spaces between, and a _HARD_MARK
+    for each hard separator.
+
+    longer: hard separators of several characters, each replaced by `hard`. table: for bytes.translate().
+    """
     separators = [separator for separator in default_separators() if separator.isascii()]
     hard = sorted((separator for separator in separators if decompose(separator) in hard_separators()), key=len)
     table = bytearray(bytes(range(256)).lower())
     for separator in separators:
         if len(separator) == 1:
             table[ord(separator)] = ord(_HARD_MARK if separator in hard else " ")
-    return _AsciiCuts([separator for separator in hard if len(separator) > 1], hard[0], bytes(table))
+    return [separator for separator in hard if len(separator) > 1], hard[0], bytes(table)
 
 
 @cache
-def _cuts() -> _Cuts:
-    """Return the patterns for the default separators. Separators that decomposition turns into words (`…`) are words."""
+def _cuts() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return the patterns of hard separators and of words, for text with the default separators. Separators that decomposition
+    turns into words (`…`) are words."""
     known = default_separators()
     # Characters beyond the 16-bit plane make a pattern ten times slower; _Words detects pieces that contain one.
     lemmas = {separator: decompose(separator) for separator in known - _far_separators()}
     hard = [separator for separator, lemma in lemmas.items() if lemma in known and lemma in hard_separators()]
-    words = [separator for separator, lemma in lemmas.items() if lemma and lemma not in known]
-    single = [separator for separator in lemmas if len(separator) == 1]
+    words = [re.escape(separator) for separator, lemma in lemmas.items() if lemma and lemma not in known]
+    single = "".join(re.escape(separator) for separator in lemmas if len(separator) == 1)
     longer = [re.escape(separator) for separator in hard if len(separator) > 1]
-    is_hard = "|".join([*longer, _any_of(separator for separator in hard if len(separator) == 1)])
-    alone = _any_of(words) + "|" if words else ""
-    return _Cuts(re.compile(is_hard), re.compile(f"{alone}[^{_escaped(single)}]+"))
+    one_of_hard = "".join(re.escape(separator) for separator in hard if len(separator) == 1)
+    alone = f"[{''.join(words)}]|" if words else ""
+    return re.compile("|".join([*longer, f"[{one_of_hard}]"])), re.compile(f"{alone}[^{single}]+")
 
 
 @cache
 def _far_separators() -> frozenset[str]:
     return frozenset(separator for separator in default_separators() if separator > "\uffff")
-
-
-def _any_of(characters: Iterable[str]) -> str:
-    return f"[{_escaped(characters)}]"
-
-
-def _escaped(characters: Iterable[str]) -> str:
-    return "".join(map(re.escape, characters))
 
 
 @lru_cache(maxsize=64)

@@ -36,5 +36,5 @@ QUERIES = Bound(1000, "queries")
 # Outlines of a filter are compared with geometries by one point for each kilometre: 15 us. The equator has 40,000 km.
 OUTLINES = Bound(200_000, "km of outlines in `_geoRadius`, `_geoBoundingBox` and `_geoPolygon`")
 
-# The sum over a filter (all texts of its array): 15 us per unit. svcd.filters.cost has the cost of each condition.
+# The sum over a filter (all texts of its array): 15 us per unit. svcd.filters.requirements has the cost of each condition.
 FILTER_COST = 100_000

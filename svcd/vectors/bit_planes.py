@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from svcd.base.integer_bitmaps import lows_of
+from svcd.base.roaring_format import lows_of
 
 # Number of bits in a plane: small enough for the processor's cache, and for the allocator to avoid system calls.
 SLOTS = 1 << 16

@@ -14,7 +14,7 @@ from operator import or_
 from typing import NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds, membership_bytes
-from svcd.base.integer_bitmaps import lows_of
+from svcd.base.roaring_format import lows_of
 from svcd.vectors.bit_planes import SLOTS, difference, largest, total, transposed, values
 from svcd.vectors.sketches import LEAST_NORM, MOST_NORM, SketchForm
 from svcd.vectors.vector import single

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from math import hypot, sqrt
 from typing import NamedTuple
 
-from svcd.base.little_endian import bytes_of
+from svcd.base.docids import bytes_of
 from svcd.vectors.vector import padded
 
 # Vectors and queries with a smaller or larger norm are compared exactly: single precision makes their distances special.

@@ -12,7 +12,8 @@ from math import sqrt
 from operator import mul
 from typing import NamedTuple
 
-from svcd.base.little_endian import bytes_of, numbers_of
+from svcd.base.docids import bytes_of, numbers_of
+
 
 Vector = array  # array("f")
 

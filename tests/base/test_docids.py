@@ -130,38 +130,25 @@ def test_operators_are_those_of_set(module: ModuleType, recipes: tuple[Recipe, R
     one, two, three = (recipe.as_set() for recipe in recipes)
     for operator in _OPERATORS:
         assert set(operator(left, right)) == operator(one, two)
-    union, common, rest = one | two | three, one & two & three, one - two - three
+    union = one | two | three
     assert set(left.union(right, third)) == union and module.DocIds.union(left, right, third) == left | right | third
-    assert set(left.intersection(right, third)) == common and module.DocIds.intersection(left, right, third) == left & right & third
-    assert set(left.difference(right, third)) == rest and module.DocIds.difference(left, right, third) == left - right - third
     assert set(module.union_of([left, right, third])) == union
     assert (left.intersection_cardinality(right), len(left - right)) == (len(one & two), len(one - two))
     assert len(left | right) == len(one | two)
-    assert (left.intersect(right), left.isdisjoint(right)) == (bool(one & two), not one & two)
-    assert (left.issubset(right), left.issuperset(right)) == (one <= two, one >= two)
-    assert (left < right, left <= right, left > right, left >= right) == (one < two, one <= two, one > two, one >= two)
-    assert (left & right).issubset(left) and (left | right).issuperset(right)
+    assert left.intersect(right) == bool(one & two)
+    assert left.issubset(right) == (left <= right) == (one <= two)
+    assert (left & right).issubset(left) and right.issubset(left | right)
     before = left
     left |= right
     assert set(before) == one and set(right) == two and set(left) == one | two
 
 
 @both
-@given(recipe=RECIPES, places=st.tuples(st.integers(-70, 70), st.integers(-70, 70_000)), step=st.sampled_from([None, 1, -1, 2]))
+@given(recipe=RECIPES, count=st.integers(0, 70))
 @quick
-def test_places_are_those_of_the_sorted_list(module: ModuleType, recipe: Recipe, places: tuple[int, int], step: int | None) -> None:
+def test_the_ends_are_those_of_the_sorted_list(module: ModuleType, recipe: Recipe, count: int) -> None:
     docids, listed = recipe.make(module.DocIds), sorted(recipe.as_set())
-    start, end = places
-    assert list(docids[start:end:step]) == sorted(listed[start:end:step])
-    assert module.first(docids, abs(start)) == listed[:abs(start)]
-    for place in (start, end, 0, -1):
-        if -len(listed) <= place < len(listed):
-            assert docids[place] == listed[place]
-        else:
-            with pytest.raises(IndexError):
-                docids[place]
-    for docid in (0, 64, 65_535, 65_536, 200_000, 2**32 - 1):
-        assert docids.rank(docid) == sum(each <= docid for each in listed)
+    assert module.first(docids, count) == listed[:count]
     for smallest_or_largest, expected in ((docids.min, listed[:1]), (docids.max, listed[-1:])):
         if expected:
             assert smallest_or_largest() == expected[0]
@@ -171,14 +158,13 @@ def test_places_are_those_of_the_sorted_list(module: ModuleType, recipe: Recipe,
 
 
 @both
-@given(recipe=RECIPES, offset=st.sampled_from([0, 1, -1, 63, 65_536, -65_536, 70_001, -70_001, 2**31, -2**31]))
+@given(recipe=RECIPES, offset=st.sampled_from([0, 1, 63, 65_536, 70_001, 2**31]))
 @quick
-def test_docids_are_moved_and_flipped(module: ModuleType, recipe: Recipe, offset: int) -> None:
+def test_docids_are_flipped(module: ModuleType, recipe: Recipe, offset: int) -> None:
     docids, listed = recipe.make(module.DocIds), sorted(recipe.as_set())
-    assert list(docids.shift(offset)) == [docid + offset for docid in listed if 0 <= docid + offset < 2**32]
-    start, end = sorted((abs(offset) % 100_003, abs(offset) % 71))
+    start, end = sorted((offset % 100_003, offset % 71))
     assert list(flipped(docids, start, end)) == sorted(set(listed) ^ set(range(start, end)))
-    assert flipped(docids, end + 1, start) == docids == docids.copy()
+    assert flipped(docids, end + 1, start) == docids
 
 
 @both
@@ -189,9 +175,8 @@ def test_equal_sets_are_equal(module: ModuleType, recipe: Recipe) -> None:
     assert docids == same and hash(docids) == hash(same)
     assert module.DocIds(docids) == docids and hash(module.DocIds(docids)) == hash(docids)
     assert docids != flipped(docids, 3, 4) and docids != list(same)
-    assert hash(docids.difference(same, same)) == hash(module.EMPTY) == hash(module.DocIds())
+    assert hash(docids - same) == hash(module.EMPTY) == hash(module.DocIds())
     few = module.DocIds([0, 7, 65_536])
-    assert hash(docids.intersection(few, few)) == hash(docids & few)
     assert hash(docids.union(few, few)) == hash(docids | few)
 
 
@@ -216,7 +201,7 @@ def test_equal_sets_have_the_same_bytes(module: ModuleType, recipe: Recipe) -> N
     docids = recipe.make(module.DocIds)
     stored, listed = module.to_bytes(docids), docids.to_array()
     shuffled = array("I", [*listed[1::2], *listed[::2]])
-    moved = docids.shift(3).shift(-3) | module.DocIds([docid for docid in listed[-3:] if docid >= 2**32 - 3])
+    moved = docids - module.DocIds(listed[-3:]) | module.DocIds(listed[-3:])
     for same in (listed, list(listed), shuffled, module.from_bytes(stored), moved, flipped(flipped(docids, 9, 66_000), 9, 66_000),
                  module.union_of([module.DocIds(listed[start::3]) for start in range(3)])):
         assert module.to_bytes(module.DocIds(same)) == stored

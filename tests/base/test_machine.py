@@ -1,11 +1,14 @@
-"""Memory and cores of the machine. What must hold:
+"""Memory, cores and files of a process. What must hold, on every version of Python:
 
 1. There is at least one core; memory is that of the machine, or the smallest limit of the cgroups around the process.
 2. Memory that cannot be known is None.
 3. Freed memory goes back to the system.
+4. A file that exists is found, and another one is not. When the system cannot tell, that is an error, not an absent file.
+5. A failing disk gives no data folder a new identity, and is no reason to delete what is in it.
 """
 from __future__ import annotations
 
+import errno
 import os
 import platform
 from pathlib import Path
@@ -13,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from svcd.base import machine
+from svcd.cli import first_start
+from svcd.instance.instance import Instance
 
 
 def test_there_is_a_core_and_some_memory() -> None:
@@ -51,3 +56,42 @@ def test_freed_memory_is_given_back() -> None:
 def resident() -> int:
     """Bytes of this process in memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_files_that_exist_are_found(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "broken").symlink_to("nowhere")
+    assert machine.file_exists(tmp_path) and machine.file_exists(str(tmp_path / "file"))
+    assert not any(map(machine.file_exists, (tmp_path / "nothing", tmp_path / "file" / "below", tmp_path / "loop", tmp_path / "broken", "\0")))
+
+
+def test_a_name_that_the_system_refuses_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="too long"):
+        machine.file_exists(tmp_path / ("x" * 5000))
+
+
+@pytest.fixture
+def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder whose files nobody can look at."""
+    folder, stat = tmp_path / "data", os.stat
+    Instance(folder).close()
+
+    def refuse(path: str | Path, **options: object) -> os.stat_result:
+        if str(path).startswith(str(folder)):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return stat(path, **options)  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr(os, "stat", refuse)
+    return folder
+
+
+def test_a_failing_disk_is_no_new_folder(failing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = (failing / "instance-uid").read_bytes()
+    with pytest.raises(OSError, match="Input/output"):
+        Instance(failing)
+    with pytest.raises(OSError, match="Input/output"), first_start.remove_on_failure(failing):
+        raise ZeroDivisionError
+    monkeypatch.undo()
+    assert (failing / "instance-uid").read_bytes() == before
+    assert (failing / "instance.sqlite").exists()

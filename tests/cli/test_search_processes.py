@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from svcd.base import machine, process
+from svcd.base import machine
 from svcd.cli import serving
 from svcd.cli.config import ConfigError, load
 from svcd.cli.search_processes import IDLE_S, Demand
@@ -74,7 +74,7 @@ def test_only_workers_that_are_not_needed_end() -> None:
 def large_machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setattr(machine, "cores", lambda: 8)
     monkeypatch.setattr(machine, "memory", lambda: 64 << 30)
-    monkeypatch.setattr(process, "allowed_descriptors", lambda: 65536)
+    monkeypatch.setattr(machine, "allowed_descriptors", lambda: 65536)
     monkeypatch.setattr(os, "memfd_create", None, raising=False)
     return monkeypatch
 
@@ -99,7 +99,7 @@ def test_little_memory_allows_few(large_machine: pytest.MonkeyPatch, megabytes: 
 def test_few_descriptors_allow_few_and_refuse_no_start(
     large_machine: pytest.MonkeyPatch, descriptors: int, workers: int,
 ) -> None:
-    large_machine.setattr(process, "allowed_descriptors", lambda: descriptors)
+    large_machine.setattr(machine, "allowed_descriptors", lambda: descriptors)
     assert most() == workers
     serving.check_descriptors(load({"max_indexing_threads": "1"}, {}))
 

@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 
 from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.base.errors import ApiError
-from svcd.facets import counting, distribution, large_fields, values
-from svcd.facets.distribution import facets_of, number_text, subtract
-from svcd.facets.fields import check_facets, selected_fields
+from svcd.base.quantities import shown_number
+from svcd.facets import counting, distribution, values
+from svcd.facets.distribution import check_facets, facets_of, selected_fields, subtract
 from svcd.schema.index_settings import IndexSettings
 from svcd.search.request import Federation
 from tests.support.contract import table
@@ -131,7 +131,7 @@ def test_white_space_alone_is_counted_as_it_is_spelled() -> None:
     (1.5e300, "15" + "0" * 299), (123456789.125, "123456789.125"),
 ])
 def test_numbers_are_shown_in_digits(number: float, text: str) -> None:
-    assert number_text(number) == text
+    assert shown_number(number) == text
 
 
 def test_few_documents_sort_numbers_as_texts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,14 +210,14 @@ def plain(reader: DictReader, counted: DocIds, order: str, most: int, is_few: bo
     numbers, texts = (list(_counts(reader, kind, counted)) for kind in (float, str))
     found: dict[str, int] = {}
     if order == "alpha" and is_few:
-        found.update(sorted((number_text(value), len(docids)) for value, docids in numbers if docids)[:most])
+        found.update(sorted((shown_number(value), len(docids)) for value, docids in numbers if docids)[:most])
         kept = [each for each in texts if each[1]][: most - len(found)]
         found.update((_spelled(reader, value, docids), len(docids)) for value, docids in kept)
         return found
     for entries in (numbers, texts):
         ordered = [each for each in entries if each[1]] if order == "alpha" else _popped(entries)
         for value, docids in ordered:
-            text = number_text(value) if isinstance(value, float) else _spelled(reader, value, docids)
+            text = shown_number(value) if isinstance(value, float) else _spelled(reader, value, docids)
             found[text] = len(docids)
             if len(found) == most:
                 break
@@ -258,7 +258,7 @@ def _popped(entries: Sequence[tuple[Any, DocIds]]) -> Iterator[tuple[Any, DocIds
 
 # strategy: (values of a small field, bytes of cached sets, candidates that are read, cost of reading one)
 FORCED = {
-    "as chosen": (values.FEW_VALUES, values.MOST_BYTES, 4, values.DOCUMENT_COST),
+    "as chosen": (values.FEW_VALUES, values.MOST_BYTES, 4, counting.DOCUMENT_COST),
     "by documents": (values.FEW_VALUES, values.MOST_BYTES, 1000, 0),
     "by value sets": (values.FEW_VALUES, values.MOST_BYTES, 0, 1000),
     "by scan of few values": (values.FEW_VALUES, 0, 0, 1000),
@@ -274,7 +274,6 @@ def _force(patch: pytest.MonkeyPatch, few: int, cached_bytes: int, candidates: i
     patch.setattr(counting, "FEW_CANDIDATES", candidates)
     patch.setattr(counting, "SURELY_FEW", 0)
     patch.setattr(counting, "DOCUMENT_COST", cost)
-    patch.setattr(large_fields, "DOCUMENT_COST", cost)
 
 
 @pytest.mark.parametrize("strategy", FORCED)

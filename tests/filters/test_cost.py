@@ -13,7 +13,7 @@ import time
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.filters import cost
+from svcd.filters import requirements
 from svcd.filters.evaluation import filter_docids, parse_filter, read_filter
 from svcd.filters.lexer import FilterError
 from tests.support.dict_reader import DictReader
@@ -38,7 +38,7 @@ def is_refused(value: object) -> bool:
 
 @pytest.mark.parametrize("condition, most", KINDS)
 def test_each_kind_is_refused_beyond_its_number(condition: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "FILTER_COST", 10_000)  # a tenth of the bound, to be quick
+    monkeypatch.setattr(requirements, "FILTER_COST", 10_000)  # a tenth of the bound, to be quick
     most //= 10
     assert not is_refused(" OR ".join([condition] * most))
     assert is_refused(" AND ".join([condition] * (most + 1)))

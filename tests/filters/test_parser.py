@@ -16,12 +16,11 @@ from typing import Any
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.filters.canonical_text import canonical_text
 from svcd.filters.evaluation import combine, parse_filter, read_filter
 from svcd.filters.lexer import FilterError
 from svcd.filters.parser import parse
 from svcd.filters.requirements import feature_requirements
-from svcd.filters.tree import And, Comparison, Foreign, In, Not, Or, Radius, VectorExists
+from svcd.filters.tree import And, Comparison, Foreign, In, Not, Or, Radius, VectorExists, canonical_text
 from tests.support.contract import table
 
 FORMS = [

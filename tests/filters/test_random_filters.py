@@ -20,11 +20,10 @@ import pytest
 
 from svcd.base import json_text
 from svcd.filters import parser
-from svcd.filters.canonical_text import canonical_text
 from svcd.filters.evaluation import evaluate
 from svcd.filters.lexer import FilterError
 from svcd.filters.parser import parse
-from svcd.filters.tree import Comparison, Condition, In, Not, Token, parts_of
+from svcd.filters.tree import Comparison, Condition, In, Not, Token, canonical_text, parts_of
 from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.schema.field_values import field_values, kept_fields
 from svcd.schema.index_settings import IndexSettings

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from svcd.base import process
+from svcd.base import machine
 from svcd.http.message import Request, Response
 from svcd.http.server import SPARE_THREADS, Server
 from svcd.http.sockets import Limits, ListenError
@@ -300,7 +300,7 @@ def test_a_client_of_the_other_family_has_its_own_address(serve: Serve) -> None:
 def test_beyond_the_bound_the_longest_waiting_connection_is_closed(
     serve: Serve, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process, "connection_limit", lambda: 2)
+    monkeypatch.setattr(machine, "connection_limit", lambda: 2)
     served = serve()
     first, second, third = (served.connect() for _ in range(3))
     assert first.is_closed()
@@ -310,7 +310,7 @@ def test_beyond_the_bound_the_longest_waiting_connection_is_closed(
 def test_a_connection_whose_request_is_here_is_not_pushed_out(
     serve: Serve, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process, "connection_limit", lambda: 2)
+    monkeypatch.setattr(machine, "connection_limit", lambda: 2)
     gate = Gate()
     served = serve(gate, threads=1)  # which is busy: both that follow wait with their requests
     clients = [served.send(GET % b"")]

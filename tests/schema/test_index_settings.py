@@ -24,7 +24,7 @@ def synonyms(setting: dict[str, list[str]], **others: Any) -> Any:
 
 def test_defaults_are_those_of_the_settings() -> None:
     made = IndexSettings.of({})
-    assert made.resolved == settings.defaults()
+    assert made.resolved == settings.resolved({})
     assert made.searchable.is_everything and "any" not in made.filterable
     assert (made.max_total_hits, made.search_cutoff_ms, made.distinct_attribute) == (1000, None, None)
     assert made.has_prefix_search and made.has_facet_search and not made.is_proximity_by_attribute

@@ -83,7 +83,7 @@ def test_every_setting_can_be_changed_and_reset() -> None:
     stored = stored_after(EVERYTHING)
     assert list(stored) == list(EVERYTHING)
     full = settings.resolved(stored)
-    assert all(full[name] != default for name, default in settings.defaults().items())
+    assert all(full[name] != default for name, default in settings.resolved({}).items())
     assert settings.merged(stored, settings.RESET_ALL) == {}
 
 
@@ -98,7 +98,7 @@ def test_a_change_touches_nothing_else(first: set[str], second: set[str]) -> Non
 def test_resolving_twice_changes_nothing() -> None:
     full = resolved_after(EVERYTHING)
     assert settings.resolved(full) == full
-    assert settings.resolved(settings.defaults()) == settings.defaults()
+    assert settings.resolved(settings.resolved({})) == settings.resolved({})
 
 
 def test_stored_settings_survive_json() -> None:

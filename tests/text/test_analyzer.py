@@ -18,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.text import scripts, segmenters
-from svcd.text.analyzer import HARD, SOFT, STOP_WORD, WORD, Analyzer, shared_analyzer
-from svcd.text.normalization import parts_of
+from svcd.text.analyzer import HARD, SOFT, STOP_WORD, WORD, Analyzer, parts_of, shared_analyzer
 from svcd.text.scripts import ARMENIAN, CJ, CYRILLIC, GREEK, LATIN, OTHER, groups
 from svcd.text.segmenters import WordList
 from tests.support.contract import table
