@@ -13,7 +13,7 @@ from svcd.api.routes import Fields, HandlerResult, Route
 from svcd.auth.keys import ACTIONS, EVERY_INDEX, needs_every_index
 from svcd.base import quantities
 from svcd.base.errors import ApiError
-from svcd.instance.keys import KeyRow
+from svcd.instance.rows import KeyRow
 from svcd.validation import (
     Field, Param, array_of, index_uid_pattern, nullable, one_of, parse_uuid, parsed, query_strings, string, uuid,
 )

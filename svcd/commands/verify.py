@@ -25,7 +25,7 @@ from svcd.base.docids import EMPTY, DocIds, from_bytes
 from svcd.cli.config import load
 from svcd.commands import instance, output
 from svcd.commands.instance import CommandFailed
-from svcd.index import comparison, damage, log_frames, materialized, schema
+from svcd.index import comparison, damage, materialized, schema
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.connections import copy_file, meta, open_reader
 from svcd.index.schema import LEAST_DOCUMENTS
@@ -126,7 +126,7 @@ def _instance_faults(folder: Path, is_full: bool, without: dict[str, int]) -> It
         waiting = waiting_payloads(connection)
         contents = dict(connection.execute("SELECT uid, content FROM tasks WHERE status = 'enqueued'")) if is_full else {}
     if is_full:
-        yield from log_frames.faults(path)
+        yield from damage.log_faults(path)
     for uid, payload in waiting:
         payload_path = folder / "payloads" / payload
         expected = json.loads(contents[uid]).get("checksum") if contents.get(uid) else None
@@ -154,7 +154,7 @@ def _index_faults(path: Path, index_uid: str | None, is_full: bool, without: dic
             is_sound = False
             yield fault
     if is_full:
-        yield from log_frames.faults(path)
+        yield from damage.log_faults(path)
     if is_full and is_sound:
         with tempfile.TemporaryDirectory(prefix=".svcd-verify-", dir=path.parent.parent) as work:
             yield from _derived_faults(path, Path(work))

@@ -20,7 +20,7 @@ from typing import Any
 
 from svcd.base import machine
 from svcd.index.disk_space import lacks_room
-from svcd.index.row_checksums import define, row_checksum
+from svcd.index.schema import define_checksum, row_checksum
 
 PAGE_SIZE = 8192
 # Readers use a memory map of the kernel's page cache, which does not count as memory of svcd. The size is the most that SQLite
@@ -48,7 +48,7 @@ def open_writer(path: Path, *, cache_kib: int = 2048) -> sqlite3.Connection:
         connection.execute("PRAGMA secure_delete = FAST")
         connection.execute(f"PRAGMA cache_size = -{cache_kib}")
         connection.execute(f"PRAGMA mmap_size = {MAP_BYTES}")
-        define(connection)
+        define_checksum(connection)
     except BaseException:  # such as a full disk: the next attempt must not find the file open
         connection.close()
         raise

@@ -1,4 +1,4 @@
-"""Checks a file of the data folder for damage: in its pages, in rows with checksums, in rows that cannot be decoded.
+"""Checks a file of the data folder for damage: in its pages, in rows with checksums, in rows that cannot be decoded, in its log.
 
 An error while a file is read may come from a bug or from damage. The class of the error tells only whether damage is possible;
 then the file is checked, and only a fault found in it turns the error into `index_corrupted` or `instance_corrupted`.
@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import struct
+import sys
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +20,7 @@ from typing import Any
 from svcd.base import json_text
 from svcd.base.docids import DocIds, from_bytes
 from svcd.base.errors import ApiError
-from svcd.index import fts_encoding, row_checksums, schema
+from svcd.index import fts, schema
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.connections import open_reader
 
@@ -85,7 +88,7 @@ ALL_TABLES = "all tables"
 
 def instance_faults(connection: sqlite3.Connection, without: Without) -> Iterator[str]:
     """Yield the faults of instance.sqlite, a sentence each. Afterwards the connection reads texts as bytes."""
-    yield from _table_faults(connection, schema.INSTANCE, row_checksums.INSTANCE, without)
+    yield from _table_faults(connection, schema.INSTANCE, schema.INSTANCE_CHECKSUMS, without)
     for table, columns in _JSON_COLUMNS.items():
         for column in columns:
             for key, text in connection.execute(f"SELECT rowid, {column} FROM {table} WHERE {column} IS NOT NULL"):
@@ -100,7 +103,7 @@ _JSON_COLUMNS = {
 
 def index_faults(connection: sqlite3.Connection, without: Without) -> Iterator[str]:
     """Yield the faults of the file of an index, a sentence each. Afterwards the connection reads texts as bytes."""
-    yield from _table_faults(connection, schema.INDEX, row_checksums.INDEX, without)
+    yield from _table_faults(connection, schema.INDEX, schema.INDEX_CHECKSUMS, without)
     docids = []
     for docid, text in connection.execute("SELECT docid, json FROM documents ORDER BY docid"):
         docids.append(docid)
@@ -123,8 +126,7 @@ _META: dict[bytes, Callable[[Any], Any]] = {
 }
 
 
-def _table_faults(connection: sqlite3.Connection, kind: schema.Kind, tables: row_checksums.Tables,
-                  without: Without) -> Iterator[str]:
+def _table_faults(connection: sqlite3.Connection, kind: schema.Kind, tables: schema.Tables, without: Without) -> Iterator[str]:
     """Yield damage in the pages of a file, in the statements of its tables, and in rows with checksums."""
     connection.text_factory = bytes
     for (said,) in connection.execute(f"PRAGMA integrity_check({MOST_FAULTS})"):
@@ -140,9 +142,7 @@ def _table_faults(connection: sqlite3.Connection, kind: schema.Kind, tables: row
     else:
         for name in schema.odd_statements(connection, kind):
             yield f"`{name}` differs from the table, index or trigger that svcd created: it is missing or was changed"
-        check = row_checksums.RowCheck(connection, tables)
-        yield from check.faults()
-        without.update(check.without)
+        yield from schema.checksum_faults(connection, tables, without)
 
 
 # Tables with sets of documents -> the column that identifies a row in a fault; the set is in the column `docids`.
@@ -177,7 +177,7 @@ def _decoding_faults(connection: sqlite3.Connection, everything: DocIds) -> Iter
 
 
 def _forward_rows(text: bytes) -> Any:
-    return fts_encoding.forward_rows(text.decode())
+    return fts.forward_rows(text.decode())
 
 
 def _shown(key: Any) -> str:
@@ -189,3 +189,55 @@ def _decoded(what: str, decode: Callable[[Any], Any], stored: Any) -> Iterator[s
         decode(stored)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         yield f"{what} cannot be decoded: {error}"
+
+
+_HEAD = struct.Struct(">8I")
+_FRAME = struct.Struct(">6I")
+_MAGIC = 0x377F0682  # plus 1 if checksums are of big-endian numbers
+
+
+def log_faults(path: Path) -> Iterator[str]:
+    """Yield the fault of a database's log, one sentence at most. A daemon may be writing it."""
+    log = Path(f"{path}-wal")
+    try:
+        fault, head = _log_fault(found := log.read_bytes()), found[:_HEAD.size]
+        # A log that was restarted meanwhile has another header.
+        if fault and log.read_bytes()[:_HEAD.size] == head and _log_fault(log.read_bytes()) == fault:
+            yield fault
+    except FileNotFoundError:
+        pass
+
+
+def _log_fault(log: bytes) -> str | None:
+    if not log:
+        return None
+    if len(log) < _HEAD.size:
+        return f"its log has {len(log)} bytes, fewer than its header: commits may be lost"
+    magic, _, page_size, _, *salts, first, second = _HEAD.unpack_from(log)
+    sums = _sums(log[:24], (0, 0), magic & 1)
+    if magic & ~1 != _MAGIC or sums != (first, second) or page_size < 512:
+        return "the header of its log is damaged: all commits in it are lost"
+    size = _FRAME.size + page_size
+    frames = range(_HEAD.size, len(log) - size + 1, size)
+    for number, start in enumerate(frames):
+        page, _, *frame_salts, first, second = _FRAME.unpack_from(log, start)
+        sums = _sums(log[start:start + 8] + log[start + _FRAME.size:start + size], sums, magic & 1)
+        if not page or frame_salts != salts or sums != (first, second):
+            # A later frame with the same salts and a number of pages ends a transaction.
+            later = (_FRAME.unpack_from(log, at) for at in frames[number:])
+            return (f"frame {number} of its log is damaged: commits from there on are lost"
+                    if any(pages and found == salts for _, pages, *found, _, _ in later) else None)
+    return None
+
+
+def _sums(data: bytes, before: tuple[int, int], is_big: int) -> tuple[int, int]:
+    """Return the checksum that the format defines over pairs of 32-bit numbers."""
+    numbers = array("I", data)
+    if is_big == (sys.byteorder == "little"):
+        numbers.byteswap()
+    first, second = before
+    values = iter(numbers)
+    for left, right in zip(values, values):
+        first = (first + left + second) & 0xFFFF_FFFF
+        second = (second + right + first) & 0xFFFF_FFFF
+    return first, second

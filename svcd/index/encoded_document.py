@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from svcd.index import fts_encoding, prefix_postings
+from svcd.index import fts, prefix_postings
 from svcd.index.bitmap_blocks import BLOCK_BITS
 from svcd.index.schema import COUNTED_WORDS
 from svcd.index.value_writer import MIXED, FieldEntry, Postings, RowEdits, json_array, posting_entries
@@ -44,11 +44,11 @@ class AttributeWords(NamedTuple):
 
 def attribute_words(terms: Sequence[str]) -> AttributeWords:
     """Encode the words of an attribute by position, "" for a position gap."""
-    row = fts_encoding.row_text(terms)
+    row = fts.row_text(terms)
     count = len(terms) - terms.count("")
-    stored = fts_encoding.forward_row(row), fts_encoding.column_text(row), count if count <= COUNTED_WORDS else 0
+    stored = fts.forward_row(row), fts.column_text(row), count if count <= COUNTED_WORDS else 0
     return AttributeWords((*stored, "".join(prefix_postings.first_letters(terms))), (*stored, ""),
-                          fts_encoding.position_terms_of(fts_encoding.terms_of(row, terms)))
+                          fts.position_terms_of(fts.terms_of(row, terms)))
 
 
 def attribute_values(entry: FieldEntry) -> AttributeValues:

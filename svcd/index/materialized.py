@@ -5,30 +5,292 @@ million documents. The table `materialized_postings` has the sets of terms and p
 field, in one field and at a position, as bitmap blocks. All sets belong to one generation, which `meta` names; readers bring
 them up to date with the delta, like any cached set.
 
-They are built from the vocabulary and the forward index after the batch that made them necessary, while nothing else waits
-(svcd.index.materialized_build). This module decides whether they are rebuilt or refreshed: when few documents were written
-since, only the blocks of these documents are refreshed. See docs/storage.md#materialized-postings.
+They are built from the vocabulary and the forward index after the batch that made them necessary, step by step, while nothing
+else waits. The progress is in `meta`, so that another process can continue a build, also after a stop. Until all groups are
+gathered, a build is brought to the newest generation: documents that were written since are gathered again. When few documents
+were written since, only the blocks of these documents are refreshed. See docs/storage.md#materialized-postings.
 """
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes
-from svcd.index import fts_encoding
 from svcd.index.bitmap_blocks import WHOLE, blocks_of
+from svcd.base.docids import union_of
+from svcd.text.term_positions import bucketed_position
+from svcd.index import fts
+from svcd.index.bitmap_blocks import BLOCK_BITS
 from svcd.index.connections import meta, set_meta, write_transaction
-from svcd.index.materialized_build import (
-    INSERT, SHARE, Build, Builder, ShouldStop, Stopped, begin, bring_up_to_date, build_of, generation_of, has_changed,
-    newest_generation, written_since,
+from svcd.index.materialized_choice import (
+    COMPLETE_SHARE, LEFT_SHARE, RANGES, Choice, ChosenPairs, adjacent_docids, chosen_from_vocabulary, common_pairs,
+    frequent_terms, sample_step,
 )
-from svcd.index.materialized_pairs import ChosenPairs, adjacent_docids
-from svcd.index.materialized_reader import materialized_key
+from svcd.index.materialized_groups import (
+    CORRECTIONS, DOCIDS_OF_BLOCK, GroupGatherer, GroupRow, encoded_positions_of, family_rows,
+)
+from svcd.index.materialized_reader import LEAST, materialized_key
 from svcd.index.read_transaction import forward_texts, placeholders
 from svcd.index.schema import LEAST_DOCUMENTS, SHARED_COLUMN
-from svcd.text.term_positions import bucketed_position
+
+# Finished work is committed each _COMMIT_S seconds, and when something else waits.
+_COMMIT_S = 0.25
+_ROWS_AT_ONCE = 500
+# A portion of the documents ends at this number of encoded positions of words, 4 bytes each; pairs take as much again.
+_PORTION = 1_500_000
+# The sets are rebuilt when 1 / SHARE of the documents was added, deleted or written since.
+SHARE = 8
+
+_CREATE_GROUPS = ("CREATE TABLE IF NOT EXISTS materialized_leaves (family INTEGER NOT NULL, block INTEGER NOT NULL, "
+                  "portion INTEGER NOT NULL, leaves BLOB NOT NULL, PRIMARY KEY (family, block, portion)) WITHOUT ROWID")
+
+T = TypeVar("T")
+ShouldStop = Callable[[], bool]
+INSERT = "INSERT OR REPLACE INTO materialized_postings(key, part, block, docids) VALUES (?, ?, ?, ?)"
+
+
+class Stopped(Exception):
+    """The build was stopped because something else waits."""
+
+
+# The steps, in their order: choose terms and prefixes, in portions of the vocabulary; choose pairs of terms; gather groups from
+# the documents, in portions by docid; gather again the documents that were written since, block by block; join groups into sets,
+# family by family; merge the segments of FTS5. Earlier versions, which encoded groups or ordered families differently, named
+# these steps "leaves" and "sets", or "gather", "correct" and "join": their builds start again.
+_TERMS, _PAIRS, _GROUPS, _CORRECTIONS, _SETS, _SEGMENTS, _DONE = (
+    "terms", "pairs", "collect", "amend", "unite", "segments", "done")
+
+
+class Build(NamedTuple):
+    """The progress of a build. generation, documents: of the index for which the sets are built.
+
+    step: the current step. at: the next portion of the vocabulary, docid, bitmap block, family or half of a merge.
+    """
+
+    generation: int
+    documents: int
+    step: str = _TERMS
+    at: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all sets are built."""
+        return self.step == _DONE
+
+    @property
+    def is_gathering(self) -> bool:
+        """Whether documents written now can still be gathered again; later ones are refreshed, so that a build ends."""
+        return self.step in (_TERMS, _PAIRS, _GROUPS)
+
+
+def build_of(connection: sqlite3.Connection) -> Build | None:
+    """Return the build of an index, or None."""
+    text = meta(connection, "materialized_build")
+    stored: list[Any] = json.loads(text) if text else []
+    return Build(*stored) if len(stored) == len(Build._fields) and stored[2] in _STEPS else None
+
+
+def generation_of(connection: sqlite3.Connection) -> int | None:
+    """Return the generation of all sets; None before any is built."""
+    built_at: int | None = meta(connection, "materialized_postings")
+    return built_at
+
+
+def newest_generation(connection: sqlite3.Connection) -> int:
+    """Return the generation of the index in its last commit."""
+    return int(meta(connection, "generation") or 0)
+
+
+def has_changed(build: Build, documents: int) -> bool:
+    """Return whether the number of documents has changed so much that the sets are rebuilt."""
+    return abs(documents - build.documents) * SHARE > documents
+
+
+def written_since(connection: sqlite3.Connection, generation: int) -> DocIds | None:
+    """Return the documents written after a generation; None when that is not known any more."""
+    changes = connection.execute("SELECT generation, docids FROM changes WHERE generation > ? ORDER BY generation",
+                                 (generation,)).fetchall()
+    if len(changes) != newest_generation(connection) - generation or any(docids is None for _, docids in changes):
+        return None
+    return union_of(from_bytes(docids) for _, docids in changes)
+
+
+def note(writer: sqlite3.Connection, build: Build) -> None:
+    """Store the progress of a build."""
+    set_meta(writer, "materialized_build", json.dumps(build))
+
+
+def begin(writer: sqlite3.Connection, build: Build) -> None:
+    """Begin a build, without any sets and groups."""
+    writer.execute("DELETE FROM materialized_postings")
+    writer.execute("DROP TABLE IF EXISTS materialized_leaves")
+    writer.execute("DELETE FROM meta WHERE key IN ('materialized_pairs', 'materialized_choice', 'materialized_refresh', "
+                   "'materialized_rewritten')")
+    # Queries use each set once it is stored; sets of pairs once all of these are stored.
+    set_meta(writer, "materialized_postings", build.generation)
+    note(writer, build)
+
+
+def bring_up_to_date(writer: sqlite3.Connection, build: Build, generation: int, written: DocIds) -> Build:
+    """Move a build that is still gathering to a later generation. written: the documents written since the last move."""
+    if written and build.step == _GROUPS:
+        set_meta(writer, "materialized_rewritten", to_bytes(_rewritten(writer) | written))
+    build = build._replace(generation=generation)
+    set_meta(writer, "materialized_postings", generation)
+    note(writer, build)
+    return build
+
+
+def _rewritten(connection: sqlite3.Connection) -> DocIds:
+    """Return the documents that are gathered again before groups are joined."""
+    stored = meta(connection, "materialized_rewritten")
+    return EMPTY if stored is None else from_bytes(stored)
+
+
+def _insert_groups(writer: sqlite3.Connection, rows: Iterable[GroupRow]) -> None:
+    writer.executemany("INSERT INTO materialized_leaves(family, block, portion, leaves) VALUES (?, ?, ?, ?)", rows)
+
+
+class Builder:
+    """Builds the sets, continuing from the stored progress of a build."""
+
+    def __init__(self, writer: sqlite3.Connection, build: Build, should_stop: ShouldStop) -> None:
+        self._writer = writer
+        self._build = build
+        self._should_stop = should_stop
+        self._choice = Choice.parse(meta(writer, "materialized_choice") or Choice().as_json())
+
+    def build(self) -> None:
+        """Build the remaining sets. Raises Stopped; finished work is then kept."""
+        while not self._build.is_complete:
+            is_stopped = False
+            with write_transaction(self._writer):
+                since = time.monotonic()  # not before: waiting for the lock must not use up the time for portions
+                try:
+                    while not self._build.is_complete and time.monotonic() - since <= _COMMIT_S:
+                        self._check()
+                        _STEPS[self._build.step](self)
+                except Stopped:
+                    is_stopped = True
+                note(self._writer, self._build)
+            if is_stopped:
+                raise Stopped
+
+    def _check(self) -> None:
+        if self._should_stop():
+            raise Stopped
+
+    def _set_progress(self, step: str, at: int) -> None:
+        self._build = self._build._replace(step=step, at=at)
+
+    def _choose_terms(self) -> None:
+        """Choose the terms and prefixes of the next portion of the vocabulary."""
+        at, documents = self._build.at, self._build.documents
+        least = min(LEAST, documents // LEFT_SHARE)
+        found = list(self._interruptible(chosen_from_vocabulary(self._writer, *RANGES[at], least)))
+        self._choice.terms.update((term, count) for term, count, is_prefix in found if not is_prefix)
+        self._choice.prefixes.update((term, count) for term, count, is_prefix in found if is_prefix and count >= LEAST)
+        set_meta(self._writer, "materialized_choice", self._choice.as_json())
+        self._set_progress(*(_TERMS, at + 1) if at + 1 < len(RANGES) else (_PAIRS, 0))
+
+    def _choose_pairs(self) -> None:
+        documents = self._build.documents
+        step = sample_step(documents)
+        texts = self._writer.execute("SELECT words FROM forward_index WHERE docid % ? = 0", (step,))
+        lefts = frozenset(frequent_terms(self._choice, documents // LEFT_SHARE))
+        keys = common_pairs((text for (text,) in self._interruptible(texts)), lefts, step, documents)
+        complete = [term for term in frequent_terms(self._choice, 0) if self._choice.terms[term] * COMPLETE_SHARE >= documents]
+        self._choice.pairs = ChosenPairs(keys, complete)
+        set_meta(self._writer, "materialized_choice", self._choice.as_json())
+        self._writer.execute(_CREATE_GROUPS)
+        self._set_progress(_GROUPS, 0)
+
+    def _gather_groups(self) -> None:
+        """Gather the groups of the next portion of the documents, or of a part of it when stopped."""
+        (start,) = self._writer.execute("SELECT min(docid) FROM forward_index WHERE docid >= ?", (self._build.at,)).fetchone()
+        if start is None:
+            self._set_progress(_CORRECTIONS, 0)
+            return
+        block = start >> BLOCK_BITS
+        end = (block + 1) << BLOCK_BITS
+        rows = self._writer.execute("SELECT docid, words FROM forward_index WHERE docid >= ? AND docid < ? ORDER BY docid",
+                                    (start, end))
+        gatherer = GroupGatherer(self._choice, LEAST)
+        while portion := list(islice(rows, _ROWS_AT_ONCE)):
+            gatherer.add(portion)
+            if gatherer.size > _PORTION or self._should_stop():
+                end = portion[-1][0] + 1
+                break
+        _insert_groups(self._writer, gatherer.rows(block, start & DOCIDS_OF_BLOCK))
+        self._set_progress(_GROUPS, end)
+
+    def _correct_groups(self) -> None:
+        """Gather again the documents of the next bitmap block that were written since they were gathered."""
+        left = [(block, docids) for block, docids in blocks_of(_rewritten(self._writer)) if block >= self._build.at]
+        if not left:
+            self._set_progress(_SETS, 0)
+            return
+        block, docids = left[0]
+        rows = forward_texts(self._writer, docids.to_array())
+        for number in itertools.count(CORRECTIONS):
+            gatherer = GroupGatherer(self._choice, LEAST)
+            while gatherer.size <= _PORTION and (portion := list(islice(rows, _ROWS_AT_ONCE))):
+                gatherer.add(portion)
+            if not gatherer.size:
+                break
+            _insert_groups(self._writer, gatherer.rows(block, number))
+        self._set_progress(_CORRECTIONS, block + 1)
+
+    @cached_property
+    def _corrected(self) -> Mapping[int, DocIds]:
+        """Bitmap block -> all encoded positions of documents for which only the corrections count."""
+        return {block: encoded_positions_of(docids) for block, docids in blocks_of(_rewritten(self._writer))}
+
+    def _join_groups(self) -> None:
+        """Join the groups of the next family into its sets."""
+        family = self._build.at
+        self._writer.executemany(INSERT, family_rows(self._writer, self._choice, family, LEAST, self._corrected, self._check))
+        self._writer.execute("DELETE FROM materialized_leaves WHERE family = ?", (family,))
+        families = self._choice.families
+        if family + 1 == families.first_of_terms:
+            set_meta(self._writer, "materialized_pairs", json.dumps(self._choice.pairs))
+        if family + 1 < families.count:
+            self._set_progress(_SETS, family + 1)
+            return
+        self._writer.execute("DROP TABLE materialized_leaves")
+        self._writer.execute("DELETE FROM meta WHERE key IN ('materialized_choice', 'materialized_rewritten')")
+        self._set_progress(_SEGMENTS, 0)
+
+    def _merge_segments(self) -> None:
+        """Begin to merge the segments of the next table, or merge some more pages."""
+        table, is_begun = divmod(self._build.at, 2)
+        if table == len(fts.TABLES):
+            self._set_progress(_DONE, 0)
+        elif not is_begun:
+            fts.begin_merge(self._writer, fts.TABLES[table])
+            self._set_progress(_SEGMENTS, self._build.at + 1)
+        elif not fts.continue_merge(self._writer, fts.TABLES[table]):
+            self._set_progress(_SEGMENTS, self._build.at + 1)
+
+    def _interruptible(self, rows: Iterable[T]) -> Iterator[T]:
+        for number, row in enumerate(rows):
+            if number % _ROWS_AT_ONCE == 0:
+                self._check()
+            yield row
+
+
+_STEPS: Mapping[str, Callable[[Builder], None]] = {
+    _TERMS: Builder._choose_terms, _PAIRS: Builder._choose_pairs, _GROUPS: Builder._gather_groups,
+    _CORRECTIONS: Builder._correct_groups, _SETS: Builder._join_groups, _SEGMENTS: Builder._merge_segments,
+    _DONE: lambda builder: None,
+}
+
 
 # The sets are refreshed when searches would have to check more generations or more written documents for each set.
 MOST_GENERATIONS = 50
@@ -133,7 +395,7 @@ def _memberships(
     found: dict[str, Any] = {}
     known: dict[tuple[str, str], list[dict[int, list[int]]]] = {}  # (kind, term) -> the found parts of the term and its prefixes
     for docid, forward in forward_texts(connection, written.to_array()):
-        for column, row in fts_encoding.forward_rows(forward).items():
+        for column, row in fts.forward_rows(forward).items():
             for position, term in enumerate(row.split(" ")):
                 if not term:
                     continue

@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from svcd.base.docids import EMPTY, DocIds
 from svcd.index.bitmap_blocks import joined_blocks
 from svcd.index.connections import meta
-from svcd.index.delta import Delta
-from svcd.index.read_transaction import ReadTransaction, placeholders
+from svcd.index.read_transaction import Delta, ReadTransaction, placeholders
 
 # FTS5 is quick enough for terms and prefixes with fewer documents.
 LEAST = 1_024

@@ -5,16 +5,15 @@ Each set is read from the cheaper of the two and cached: docs/ranking.md#proximi
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import compress, count, pairwise
 from typing import NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds, union_of
-from svcd.index import fts_encoding
-from svcd.index.delta import Delta
-from svcd.index.fts_queries import fts_phrase, matching_docids
+from svcd.index import fts
+from svcd.index.fts import SEPARATOR_MARK, fts_phrase, matching_docids
 from svcd.index.materialized_reader import MaterializedReader
-from svcd.index.nearest import NEAR, nearest
-from svcd.index.read_transaction import ReadTransaction
+from svcd.index.read_transaction import Delta, ReadTransaction
 
 # Costs in microseconds, measured on 36,000 films of 90 words. A row of the forward index gives all distances of a pair at once,
 # and of all pairs of two sides.
@@ -58,7 +57,7 @@ class PairReader:
 
         candidates: the documents for which the set must be right; documents outside may be missing.
         """
-        pair = fts_encoding.term_of_word(left), fts_encoding.term_of_word(right), False
+        pair = fts.term_of_word(left), fts.term_of_word(right), False
         lefts, rights = self._word_docids(left), self._word_docids(right)
         asked = lefts & rights if candidates is None else lefts & rights & candidates
         count = len(asked)
@@ -80,7 +79,7 @@ class PairReader:
         count = len(asked)
         if not count:
             return EMPTY
-        pair = fts_encoding.term_of_word(left), fts_encoding.term_of_word(prefix), True
+        pair = fts.term_of_word(left), fts.term_of_word(prefix), True
         if count * _ROW_COST <= self._query_cost(distance, pair, len(self._word_docids(left)), len(rights)):
             return self._forward_pair_docids(distance, *pair, asked)
         if distance == 1:
@@ -100,7 +99,7 @@ class PairReader:
 
     def _within(self, distance: int, left: str, right: str, is_prefix: bool) -> DocIds:
         """Documents with both terms at most `distance` apart, in any order, found by FTS5; some may be farther apart."""
-        query = f"NEAR({fts_encoding.fts_string(left)} {fts_phrase(right, is_prefix)}, {distance - 1})"
+        query = f"NEAR({fts.fts_string(left)} {fts_phrase(right, is_prefix)}, {distance - 1})"
         return self._transaction.cached_set(_pair_key(distance, (left, right, is_prefix)), lambda: self._matching(query),
                                             lambda delta: delta.both_docids(left, right, is_prefix))
 
@@ -117,7 +116,7 @@ class PairReader:
         if fresh := asked - seen:
             by_distance: list[list[int]] = [[] for _ in range(NEAR)]
             for docid, forward in self._transaction.forward_texts(fresh.to_array()):
-                for distance_in in set(fts_encoding.distances(forward, left, right, is_prefix)):
+                for distance_in in set(fts.distances(forward, left, right, is_prefix)):
                     by_distance[distance_in - 1].append(docid)
             found = [docids | DocIds(more) if more else docids for docids, more in zip(found, by_distance)]
             # Replaced as a whole: two threads may examine documents at once, and the result of either is right.
@@ -181,7 +180,7 @@ class PairReader:
         """Yield (pair, candidates that hold both terms, cost of the query to FTS5) for the pairs that candidates have."""
         prefix = sides.prefix_term
         beside = [(spelled, self._term_docids(spelled)) for spelled in sides.terms_beside_prefix]
-        continued = None if prefix is None else self._prefix_docids(fts_encoding.word_of_term(prefix))
+        continued = None if prefix is None else self._prefix_docids(fts.word_of_term(prefix))
         for left in sides.left_terms:
             with_left = self._term_docids(left)
             within = candidates & with_left
@@ -229,7 +228,7 @@ class PairReader:
         return _WORD_COST if self._transaction.cached_value(("word", spelled, False, None)) is None else 0
 
     def _term_docids(self, spelled: str) -> DocIds:
-        return self._word_docids(fts_encoding.word_of_term(spelled))
+        return self._word_docids(fts.word_of_term(spelled))
 
 
 class _Sides(NamedTuple):
@@ -243,9 +242,9 @@ class _Sides(NamedTuple):
     @classmethod
     def of(cls, lefts: Sequence[str], rights: Sequence[str], prefix: str | None) -> _Sides:
         """The sides of `near_docids`."""
-        left_terms = tuple(map(fts_encoding.term_of_word, lefts))
-        right_terms = tuple(map(fts_encoding.term_of_word, rights))
-        prefix_term = None if prefix is None else fts_encoding.term_of_word(prefix)
+        left_terms = tuple(map(fts.term_of_word, lefts))
+        right_terms = tuple(map(fts.term_of_word, rights))
+        prefix_term = None if prefix is None else fts.term_of_word(prefix)
         return cls(left_terms, right_terms, prefix_term,
                    "\n".join((" ".join(left_terms), " ".join(right_terms), prefix_term or "")))
 
@@ -265,3 +264,84 @@ def _pair_key(distance: int, pair: _Pair) -> tuple[object, ...]:
 def _without_written(known: tuple[DocIds, ...], delta: Delta) -> tuple[DocIds, ...]:
     """Return cached sets without the documents that were written since."""
     return tuple(docids - delta.written for docids in known)
+
+
+# Terms farther apart than this are not near.
+NEAR = 3
+FAR = NEAR + 1
+# Replaces seven gaps, and the end of a field: terms on both sides are far apart.
+_APART = " " * FAR
+# Up to this many terms are searched one by one; with more terms, one pass over the text is quicker.
+_FEW = 4
+
+
+def nearest(rows: Iterable[tuple[int, str]], lefts: Collection[str], rights: Collection[str], prefix: str | None = None,
+            are_rights_sought: bool = False) -> tuple[list[int], ...]:
+    """Return the documents in which a left and a right term are near, by their smallest distance (1 to 3) in one field.
+
+    Terms in the wrong order have a distance one larger. rows: (docid, forward index row). prefix: terms that start with it are
+    right terms as well, but only in the right order. are_rights_sought: search for right terms and examine the words beside
+    them; it changes only the speed, and is ignored with a prefix.
+    """
+    distance_in = _side_by_side(frozenset(lefts), frozenset(rights), prefix, are_rights_sought and prefix is None)
+    found: tuple[list[int], ...] = tuple([] for _ in range(FAR + 1))
+    for docid, forward in rows:
+        text = forward.replace(SEPARATOR_MARK, _APART).replace("\n", _APART).replace("\t", _APART)
+        found[distance_in(text + _APART)].append(docid)
+    return found[1:FAR]
+
+
+def _side_by_side(lefts: frozenset[str], rights: frozenset[str], prefix: str | None,
+                  are_rights_sought: bool) -> Callable[[str], int]:
+    """Return a function that finds the smallest distance in a text of terms separated by spaces; FAR when none is near."""
+    sought, others = (rights, lefts) if are_rights_sought else (lefts, rights)
+    # The least distance to a following term, and to a preceding one.
+    after_it, before_it = (2, 1) if are_rights_sought else (1, 2)
+
+    def is_other(spelled: str) -> bool:
+        return spelled in others or (prefix is not None and spelled.startswith(prefix))
+
+    def among_all(text: str) -> int:
+        terms = text.split(" ")
+        least = FAR
+        for index in compress(count(), map(sought.__contains__, terms)):
+            for distance, spelled in enumerate(terms[index + 1:index + 1 + least - after_it], after_it):
+                if is_other(spelled):
+                    least = distance
+                    break
+            for distance in range(before_it, least):
+                if terms[index - 1 - distance + before_it] in others:
+                    least = distance
+                    break
+            if least == 1:
+                break
+        return least
+
+    separators = [(f" {spelled} ", f"{spelled} ") for spelled in sought]
+    most_after, most_before = FAR - after_it, FAR - before_it
+
+    def one_by_one(text: str) -> int:
+        least = FAR
+        for separator, start in separators:
+            for before, after in pairwise(text.split(separator)):
+                if after.startswith(start):  # the term occurs twice in a row, so split() missed the second occurrence
+                    return among_all(text)
+                beside = after.split(" ", most_after)[:most_after]
+                if prefix is not None or not others.isdisjoint(beside):
+                    for distance, spelled in enumerate(beside, after_it):
+                        if distance < least and (spelled in others or prefix is not None and spelled.startswith(prefix)):
+                            least = distance
+                            break
+                beside = before.rsplit(" ", most_before)[-most_before:]
+                if not others.isdisjoint(beside):
+                    for distance, spelled in enumerate(reversed(beside), before_it):
+                        if distance < least and spelled in others:
+                            least = distance
+                            break
+                if least == 1:
+                    return least
+        return least
+
+    # A term on both sides is near to itself, which splitting does not show.
+    is_on_both = any(map(is_other, sought))
+    return among_all if len(sought) > _FEW or is_on_both else one_by_one

@@ -12,7 +12,7 @@ from typing import Any
 
 from svcd.base import json_text
 from svcd.base.docids import DocIds, from_bytes
-from svcd.index.row_checksums import INDEX, row_checksum
+from svcd.index.schema import INDEX_CHECKSUMS, row_checksum
 from svcd.index.vector_rows import REGENERATED, USER_PROVIDED, EmbedderRow, row_id, stored_vectors
 from svcd.index.vector_writer import StoredVectors
 from svcd.index.writer import StoredDocument
@@ -58,7 +58,7 @@ class Salvage:
 
     def _rows(self, table: str, candidates: Iterable[Any]) -> Iterator[Row]:
         """Yield the rows of a table by its key. candidates: keys, ascending, tried one by one if a page is damaged."""
-        covered = INDEX[table]
+        covered = INDEX_CHECKSUMS[table]
         select = f"SELECT {', '.join(covered)}, checksum FROM {table}"
         last: Any = None
         try:

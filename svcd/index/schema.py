@@ -1,19 +1,109 @@
-"""The tables of both kinds of file, and the upgrades between their formats.
+"""The tables of both kinds of file, the upgrades between their formats, and the checksums of rows.
 
 `instance.sqlite` holds the queue and the list of indexes, `indexes/<uuid>.sqlite` one index (docs/storage.md#tables). Each file
 has its format in `user_version`. INSTANCE and INDEX have the steps from each format to the next; all steps of a file run in one
 transaction, so that the file is in the old format or in the new one, never between.
+
+Rows that cannot be derived from other data of the folder have checksums: documents, vectors, settings, tasks, keys. SQLite
+detects damage in the structure of a file, not in the content of a row. All other rows of an index follow from its documents, and
+`svcd verify --full` compares them with rows rebuilt from these (svcd.tasks.rebuild). A row written in format 1 has no checksum
+(null) until it is written again. See docs/storage.md#damage.
 """
 from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
+from zlib import crc32
 
 from svcd import __version__
-from svcd.index import row_checksums
+
+_CHECKSUM = "svcd_checksum"
+_ADD_CHECKSUM = "ALTER TABLE {} ADD COLUMN checksum INTEGER"
+
+# table -> the columns that its checksum covers
+Tables = Mapping[str, Sequence[str]]
+INDEX_CHECKSUMS: Tables = {
+    "meta": ("key", "value"),
+    "documents": ("docid", "document_id", "json"),
+    "changes": ("generation", "docids", "removed_terms"),
+    "embedders": ("number", "name", "dimensions", "is_quantized", "fragments"),
+    "document_vectors": ("id", "origin", "fragments", "vectors"),
+}
+INSTANCE_CHECKSUMS: Tables = {
+    "indexes": ("uid", "uuid", "created_at", "updated_at", "primary_key", "stats"),
+    "features": ("name", "enabled"),
+    "network": ("id", "value"),
+    "tasks": ("uid", "batch_uid", "index_uid", "status", "kind", "canceled_by", "details", "error", "content", "payload",
+              "payload_bytes", "custom_metadata", "enqueued_at", "started_at", "finished_at"),
+    "batches": ("uid", "details", "stats", "strategy", "started_at", "finished_at", "earliest_enqueued_at", "latest_enqueued_at"),
+    "chat_workspaces": ("uid", "settings"),
+    "webhooks": ("uuid", "url", "headers"),
+    "notices": ("number", "batch_uid", "tasks", "length", "stored", "ended_at"),
+    "notice_parts": ("number", "part", "lines"),
+    "outbox": ("webhook", "number", "attempts", "tried_at", "reason", "given_up_at"),
+    "keys": ("uid", "name", "description", "actions", "indexes", "expires_at", "created_at", "updated_at"),
+    "revisions": ("subject", "number"),
+    "log_position": ("id", "log", "applied", "term", "moment"),
+    "begun_batches": ("uid", "tasks", "shape", "strategy", "started_at", "end"),
+}
+# An upgrade does not fill in the checksums of these tables, which may have millions of rows.
+LARGE = frozenset(("documents", "document_vectors", "tasks", "batches", "notices", "notice_parts", "outbox"))
+
+
+def row_checksum(*values: Any) -> int:
+    """Return the CRC-32 of a row's values, as a signed number; texts may be given as str or as their bytes."""
+    crc = 0
+    for value in values:
+        crc = crc32(value if isinstance(value, bytes) else str(value).encode(), crc32(b"\0", crc))
+    return crc - (1 << 32) if crc >> 31 else crc
+
+
+def define_checksum(connection: sqlite3.Connection) -> None:
+    """Make row_checksum() an SQL function, which the triggers of instance.sqlite call."""
+    connection.create_function(_CHECKSUM, -1, row_checksum, deterministic=True)
+
+
+def _checksum_triggers(tables: Tables) -> Iterator[str]:
+    """Yield the statements that keep checksums up to date, whatever writes the tables.
+
+    Only for instance.sqlite: in an index file, each statement with a trigger would make FTS5 write its gathered postings.
+    """
+    for table, covered in tables.items():
+        row = "webhook = NEW.webhook AND number = NEW.number" if table == "outbox" else "rowid = NEW.rowid"
+        body = f"BEGIN UPDATE {table} SET checksum = {_CHECKSUM}({_names('NEW.', covered)}) WHERE {row}; END"
+        yield f"CREATE TRIGGER {table}_checksum_insert AFTER INSERT ON {table} {body}"
+        yield f"CREATE TRIGGER {table}_checksum_update AFTER UPDATE OF {_names('', covered)} ON {table} {body}"
+
+
+def _checksum_fillers(tables: Tables) -> list[str]:
+    """Return the statements that fill in missing checksums of the small tables."""
+    return [checksum_filler(table, tables) for table in tables.keys() - LARGE]
+
+
+def checksum_filler(table: str, tables: Tables = INDEX_CHECKSUMS) -> str:
+    """Return the statement that fills in missing checksums of a table."""
+    return f"UPDATE {table} SET checksum = {_CHECKSUM}({_names('', tables[table])}) WHERE checksum IS NULL"
+
+
+def _names(prefix: str, covered: Sequence[str]) -> str:
+    return ", ".join(f'{prefix}"{name}"' for name in covered)
+
+
+def checksum_faults(connection: sqlite3.Connection, tables: Tables, without: dict[str, int]) -> Iterator[str]:
+    """Yield the rows that differ from their checksums, a sentence each.
+
+    connection: must read texts as bytes, since damaged texts may not be UTF-8. without: gets table -> rows without checksum.
+    """
+    for table, covered in tables.items():
+        for *values, checksum in connection.execute(f"SELECT {_names('', covered)}, checksum FROM {table}"):
+            if checksum is None:
+                without[table] = without.get(table, 0) + 1
+            elif checksum != row_checksum(*values):
+                yield f"the row {values[0]!r} of {table} differs from its checksum"
+
 
 FORMAT = 2  # 1: without checksums
 
@@ -131,7 +221,7 @@ _VECTOR_TABLES = (
     # id: row_id() of svcd.index.vector_rows; origin: flags of that module; fragments: a byte for each vector, the number of its
     # fragment, null without fragments; vectors: one after the other.
     "CREATE TABLE document_vectors (id INTEGER PRIMARY KEY, origin INTEGER NOT NULL, fragments BLOB, vectors BLOB NOT NULL)",
-    # A few bits for each number of the vectors of some documents: see svcd.index.sketch_writer.
+    # A few bits for each number of the vectors of some documents: see svcd.index.vector_writer.
     "CREATE TABLE vector_sketches (id INTEGER PRIMARY KEY, generation INTEGER NOT NULL, docids BLOB NOT NULL, "
     "sketches BLOB NOT NULL)",
     # Sets of the documents of an embedder, in bitmap blocks. kind: a constant of svcd.index.vector_rows.
@@ -162,12 +252,12 @@ _WORD_TABLES = (
 Kind = tuple[Step, Mapping[int, Step]]
 # Early data folders of format 1 lack the tables of clusters.
 _LATE_TABLES = [sql.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS") for sql in _CLUSTER_TABLES]
-_INSTANCE_CHECKSUMS = (*row_checksums.columns(row_checksums.INSTANCE), *row_checksums.triggers(row_checksums.INSTANCE))
-_INDEX_CHECKSUMS = tuple(row_checksums.columns(row_checksums.INDEX))
-INSTANCE: Kind = (statements(*_INSTANCE_TABLES, *_OUTBOX_TABLES, *_KEY_TABLES, *_CLUSTER_TABLES, *_INSTANCE_CHECKSUMS),
-                  {1: statements(*_LATE_TABLES, *_INSTANCE_CHECKSUMS, *row_checksums.fillers(row_checksums.INSTANCE))})
-INDEX: Kind = (statements(*_DOCUMENT_TABLES, *_VALUE_TABLES, *_GEO_TABLES, *_VECTOR_TABLES, *_WORD_TABLES, *_INDEX_CHECKSUMS),
-               {1: statements(*_INDEX_CHECKSUMS, *row_checksums.fillers(row_checksums.INDEX))})
+_ADD_INSTANCE_CHECKSUMS = (*map(_ADD_CHECKSUM.format, INSTANCE_CHECKSUMS), *_checksum_triggers(INSTANCE_CHECKSUMS))
+_ADD_INDEX_CHECKSUMS = tuple(map(_ADD_CHECKSUM.format, INDEX_CHECKSUMS))
+INSTANCE: Kind = (statements(*_INSTANCE_TABLES, *_OUTBOX_TABLES, *_KEY_TABLES, *_CLUSTER_TABLES, *_ADD_INSTANCE_CHECKSUMS),
+                  {1: statements(*_LATE_TABLES, *_ADD_INSTANCE_CHECKSUMS, *_checksum_fillers(INSTANCE_CHECKSUMS))})
+INDEX: Kind = (statements(*_DOCUMENT_TABLES, *_VALUE_TABLES, *_GEO_TABLES, *_VECTOR_TABLES, *_WORD_TABLES, *_ADD_INDEX_CHECKSUMS),
+               {1: statements(*_ADD_INDEX_CHECKSUMS, *_checksum_fillers(INDEX_CHECKSUMS))})
 
 
 class NewerFormat(RuntimeError):
@@ -179,7 +269,7 @@ def prepare(connection: sqlite3.Connection, kind: Kind) -> bool:
 
     kind: INSTANCE or INDEX. Raises NewerFormat for a file of a newer format, which stays unchanged.
     """
-    row_checksums.define(connection)
+    define_checksum(connection)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version == FORMAT:
         return False

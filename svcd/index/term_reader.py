@@ -12,13 +12,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes_equal, union_of
-from svcd.index import fts_encoding, prefix_postings
-from svcd.index.delta import Delta
-from svcd.index.document_words import StoredWords, stored_words
-from svcd.index.fts_queries import docids_of_any, fts_phrase, matching_docids
+from svcd.index import fts, prefix_postings
+from svcd.index.read_transaction import Delta, ReadTransaction
+from svcd.index.fts import StoredWords, docids_of_any, fts_phrase, matching_docids, stored_words
 from svcd.index.materialized_reader import MaterializedReader
 from svcd.index.pair_reader import PairReader
-from svcd.index.read_transaction import ReadTransaction
 from svcd.index.schema import COUNT_BLOCK, COUNTED_WORDS, SHARED_COLUMN
 
 # The words of one index: whether a word exists, which words start with a prefix, which first characters occur.
@@ -38,6 +36,8 @@ _AFTER_ANY_WORD = "\U0010ffff"
 # Most languages have many words under each of these characters, and hardly any before, between or after them.
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _BESIDE_LETTERS = (("", "0"), ("9" + _AFTER_ANY_WORD, "a"), ("z" + _AFTER_ANY_WORD, _AFTER_ANY_WORD))
+
+
 class _PrefixWords(NamedTuple):
     """The first words with a prefix.
 
@@ -52,7 +52,7 @@ class _PrefixWords(NamedTuple):
         """Build from the first _FIRST_WORDS terms with the prefix."""
         common = sum(frequency >= COMMON for frequency in terms.values())
         are_few = len(terms) < _FIRST_WORDS and common <= _MOST_COMMON
-        return cls(terms if are_few else None, fts_encoding.spelled_words(terms))
+        return cls(terms if are_few else None, fts.spelled_words(terms))
 
 
 class VocabularyReader:
@@ -68,7 +68,7 @@ class VocabularyReader:
         words = self._lists.get(word[:1]) or self._cached_list(word)
         if words is None:
             row = self._connection.execute("SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (
-                fts_encoding.fts_string(fts_encoding.term_of_word(word)),)).fetchone()
+                fts.fts_string(fts.term_of_word(word)),)).fetchone()
             return row is not None
         at = bisect_left(words, word)
         return words[at:at + 1] == [word]
@@ -81,7 +81,7 @@ class VocabularyReader:
                 return words[bisect_left(words, prefix):bisect_left(words, prefix + _AFTER_ANY_WORD)]
             self._lists.pop(prefix, None)
             return self._transaction.cached(
-                ("words", prefix), lambda: fts_encoding.spelled_words(self.first_terms(fts_encoding.term_of_word(prefix), -1)),
+                ("words", prefix), lambda: fts.spelled_words(self.first_terms(fts.term_of_word(prefix), -1)),
                 lambda known, delta: delta.updated_words(known, prefix))
         words = self._cached_list(prefix)
         if words is not None:
@@ -89,18 +89,18 @@ class VocabularyReader:
             return words[first:bisect_left(words, prefix + _AFTER_ANY_WORD, first, min(first + limit, len(words)))]
         if limit <= _FIRST_WORDS:
             return self._prefix_words(prefix).words[:limit]
-        return self._transaction.cached(("words", prefix, limit), lambda: fts_encoding.spelled_words(
-            self.first_terms(fts_encoding.term_of_word(prefix), limit)))
+        return self._transaction.cached(("words", prefix, limit), lambda: fts.spelled_words(
+            self.first_terms(fts.term_of_word(prefix), limit)))
 
     def _prefix_words(self, prefix: str) -> _PrefixWords:
         return self._transaction.cached(("prefix words", prefix), lambda: _PrefixWords.of(
-            self.first_terms(fts_encoding.term_of_word(prefix), _FIRST_WORDS)))
+            self.first_terms(fts.term_of_word(prefix), _FIRST_WORDS)))
 
     def first_terms(self, start: str, limit: int) -> dict[str, int]:
         """Return the first terms that start with a term, each with its document frequency; the limit -1 means all."""
         return dict(self._connection.execute(
             "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? AND term <> ? LIMIT ?",
-            (start, start + _AFTER_ANY_WORD, fts_encoding.POSITION_GAP, limit)))
+            (start, start + _AFTER_ANY_WORD, fts.POSITION_GAP, limit)))
 
     def first_characters(self) -> Sequence[str]:
         """Return the distinct first characters of all words."""
@@ -115,12 +115,12 @@ class VocabularyReader:
         for after, before in _BESIDE_LETTERS:
             while terms := self._connection.execute("SELECT term FROM vocabulary WHERE term > ? AND term < ? LIMIT ?",
                                                     (after, before, _MANY_WORDS)).fetchall():
-                found = [fts_encoding.word_of_term(term) for (term,) in terms if term != fts_encoding.POSITION_GAP]
+                found = [fts.word_of_term(term) for (term,) in terms if term != fts.POSITION_GAP]
                 after = terms[-1][0]
                 are_many = len(found) == _MANY_WORDS and found[0][0] == found[-1][0]
                 if are_many or len(rare) > _MOST_RARE:  # skip the remaining words of the last first character
                     common.update(word[0] for word in found)
-                    after = fts_encoding.term_of_word(found[-1][0]) + _AFTER_ANY_WORD if found else after
+                    after = fts.term_of_word(found[-1][0]) + _AFTER_ANY_WORD if found else after
                 else:
                     rare += found
         return frozenset(common), sorted(word for word in rare if word[0] not in common)
@@ -153,7 +153,7 @@ class VocabularyReader:
 
     def few_terms(self, start: str) -> Mapping[str, int] | None:
         """Return all terms that start with a term, with their document frequencies; None if there are many."""
-        return self._prefix_words(fts_encoding.word_of_term(start)).terms
+        return self._prefix_words(fts.word_of_term(start)).terms
 
 
 # A set of postings: "word" or "position"; the term; whether the term is a prefix; for a word the FTS column or None for all
@@ -227,12 +227,12 @@ class TermReader:
         """Documents that hold the word in any field."""
         docids = self._word_docids.get(word)
         if docids is None:
-            docids = self._word_docids[word] = self._term_docids(fts_encoding.term_of_word(word), False)
+            docids = self._word_docids[word] = self._term_docids(fts.term_of_word(word), False)
         return docids
 
     def prefix_docids(self, prefix: str) -> DocIds:
         """Documents that hold a word that starts with the prefix."""
-        return self._term_docids(fts_encoding.term_of_word(prefix), True)
+        return self._term_docids(fts.term_of_word(prefix), True)
 
     def _term_docids(self, term: str, is_prefix: bool, column: int | None = None) -> DocIds:
         """Documents with a term, in any field or in an FTS column other than the shared one."""
@@ -284,7 +284,7 @@ class TermReader:
 
     def words_docids(self, words: Sequence[str]) -> DocIds:
         """Documents that hold any of several words."""
-        return union_of(self._any_term_docids(tuple(map(fts_encoding.term_of_word, words[start:start + _WORDS_PER_SET])))
+        return union_of(self._any_term_docids(tuple(map(fts.term_of_word, words[start:start + _WORDS_PER_SET])))
                         for start in range(0, len(words), _WORDS_PER_SET))
 
     def _any_term_docids(self, terms: tuple[str, ...]) -> DocIds:
@@ -302,11 +302,11 @@ class TermReader:
         docids = self.word_docids(word)
         if len(docids) <= RARE:
             return self._positions_of(word, docids).columns.get(self.columns.get(field, -1), EMPTY)
-        return self._field_docids(fts_encoding.term_of_word(word), False, field)
+        return self._field_docids(fts.term_of_word(word), False, field)
 
     def prefix_field_docids(self, prefix: str, field: str) -> DocIds:
         """Documents that hold a word with the prefix in one field."""
-        return self._field_docids(fts_encoding.term_of_word(prefix), True, field)
+        return self._field_docids(fts.term_of_word(prefix), True, field)
 
     def _field_docids(self, term: str, is_prefix: bool, field: str) -> DocIds:
         column = self.columns.get(field)
@@ -319,7 +319,7 @@ class TermReader:
             in_column = self._matching("terms", f"{{c{SHARED_COLUMN}}} : {fts_phrase(term, is_prefix)}")
             found = []
             for docid, forward in self._transaction.forward_texts(in_column.to_array()):
-                terms = fts_encoding.forward_rows(forward).get(column, "").split(" ")
+                terms = fts.forward_rows(forward).get(column, "").split(" ")
                 if any(other.startswith(term) for other in terms) if is_prefix else term in terms:
                     found.append(docid)
             return DocIds(found)
@@ -347,7 +347,7 @@ class TermReader:
 
     def word_positions(self, word: str) -> list[int]:
         """Return the bucketed positions of the word over all fields, ascending."""
-        return self._term_positions(fts_encoding.term_of_word(word), False)
+        return self._term_positions(fts.term_of_word(word), False)
 
     def word_position_docids(self, word: str, bucketed: int) -> DocIds:
         """Documents that hold the word at a bucketed position of any field."""
@@ -356,16 +356,16 @@ class TermReader:
             if word in self._with_position or not docids:
                 return self._positions_of(word, docids).positions.get(bucketed, EMPTY)
             self._with_position.add(word)
-        return self._position_docids(fts_encoding.term_of_word(word), False, bucketed)
+        return self._position_docids(fts.term_of_word(word), False, bucketed)
 
     def _positions_of(self, word: str, docids: DocIds) -> _TermPositions:
         """Return the positions of a rare word, from the forward index rows of its documents."""
         def load() -> _TermPositions:
-            term = fts_encoding.term_of_word(word)
+            term = fts.term_of_word(word)
             columns: defaultdict[int, list[int]] = defaultdict(list)
             positions: defaultdict[int, set[int]] = defaultdict(set)
             for docid, forward in self._transaction.forward_texts(docids.to_array()):
-                for column, bucketed in fts_encoding.term_positions(forward, term):
+                for column, bucketed in fts.term_positions(forward, term):
                     columns[column].append(docid)
                     for position in bucketed:
                         positions[position].add(docid)
@@ -376,11 +376,11 @@ class TermReader:
 
     def prefix_positions(self, prefix: str) -> list[int]:
         """Return the bucketed positions of the words with the prefix, ascending."""
-        return self._term_positions(fts_encoding.term_of_word(prefix), True)
+        return self._term_positions(fts.term_of_word(prefix), True)
 
     def prefix_position_docids(self, prefix: str, bucketed: int) -> DocIds:
         """Documents that hold a word with the prefix at a bucketed position of any field."""
-        return self._position_docids(fts_encoding.term_of_word(prefix), True, bucketed)
+        return self._position_docids(fts.term_of_word(prefix), True, bucketed)
 
     def _position_docids(self, term: str, is_prefix: bool, bucketed: int) -> DocIds:
         def written_members(delta: Delta) -> DocIds:
@@ -389,21 +389,20 @@ class TermReader:
         def load() -> DocIds:
             terms = self._vocabulary.few_terms(term) if is_prefix else None
             if terms is None or sum(terms.values()) < _DOCUMENTS_A_TERM * len(terms):
-                return self._matching("term_positions", fts_phrase(fts_encoding.position_term(bucketed, term), is_prefix))
+                return self._matching("term_positions", fts_phrase(fts.position_term(bucketed, term), is_prefix))
             return _union(terms, lambda common: self._position_docids(common, False, bucketed), lambda rare: docids_of_any(
-                self._connection, "term_positions", [fts_encoding.position_term(bucketed, each) for each in rare]))
+                self._connection, "term_positions", [fts.position_term(bucketed, each) for each in rare]))
 
         key = "position", term, is_prefix, bucketed
-        return self._transaction.cached_set(
-            key, lambda: self._materialized_or(key, written_members, load), written_members)
+        return self._transaction.cached_set(key, lambda: self._materialized_or(key, written_members, load), written_members)
 
     def _term_positions(self, term: str, is_prefix: bool) -> list[int]:
         def load() -> list[int]:
             parts = self._materialized.parts("position", term, is_prefix)
             select = "SELECT 1 FROM term_positions WHERE term_positions MATCH ? LIMIT 1"
             return parts if parts is not None else [
-                bucketed for bucketed in fts_encoding.BUCKETS if self._connection.execute(
-                    select, (fts_phrase(fts_encoding.position_term(bucketed, term), is_prefix),)).fetchone()]
+                bucketed for bucketed in fts.BUCKETS if self._connection.execute(
+                    select, (fts_phrase(fts.position_term(bucketed, term), is_prefix),)).fetchone()]
 
         return self._transaction.cached(("positions", term, is_prefix), load)
 
@@ -446,8 +445,7 @@ class TermReader:
         """
         return self._pairs.near_docids(distance, lefts, rights, prefix, candidates)
 
-    def _materialized_or(self, key: PostingKey, written_members: Callable[[Delta], DocIds],
-                         load: Callable[[], DocIds]) -> DocIds:
+    def _materialized_or(self, key: PostingKey, written_members: Callable[[Delta], DocIds], load: Callable[[], DocIds]) -> DocIds:
         """Return a materialized set, or load() if no usable set is stored."""
         kind, term, is_prefix, part = key
         docids = self._materialized.docids(kind, term, is_prefix, part, written_members)

@@ -15,8 +15,7 @@ from typing import Any
 from svcd.base.docids import DocIds
 from svcd.base.doc_values import DocValues
 from svcd.index.bitmap_blocks import BLOCK_BITS, Row, block_count, block_docids, joined_blocks, joined_within
-from svcd.index.delta import Delta
-from svcd.index.read_transaction import ReadTransaction, placeholders, statement_portions
+from svcd.index.read_transaction import Delta, ReadTransaction, placeholders, statement_portions
 from svcd.index.value_groups import ALL_KEYS, OF_KIND, Key, KeyRange, OrderedRow, ValueGroups, rows_in_order
 from svcd.index.value_writer import (
     FLAG, HAS_KIND, IS_EMPTY, IS_NULL, KINDS, MIXED, NUMBER, PRESENT, StoredFieldEntry, Value, rows_of, value_key, value_of,
@@ -78,8 +77,7 @@ class ValueReader:
         return self._flagged(field, HAS_KIND[kind], lambda row: any(isinstance(value, kind) for value in row.values))
 
     def _flagged(self, field: str, flag: int, is_in: Callable[[StoredFieldEntry], bool]) -> DocIds:
-        return self._cached_docids(
-            field, ("flag", flag), lambda fid: joined_blocks(self._blocks(fid, FLAG, flag)), is_in)
+        return self._cached_docids(field, ("flag", flag), lambda fid: joined_blocks(self._blocks(fid, FLAG, flag)), is_in)
 
     def value_docids(self, field: str, value: Value) -> DocIds:
         """Documents with this value."""

@@ -15,8 +15,7 @@ from operator import itemgetter
 from typing import Any, Protocol
 
 from svcd.index.bitmap_blocks import BLOCK_BITS, edited_block
-from svcd.index.value_group_writer import ValueGroupWriter
-from svcd.index.value_groups import Key
+from svcd.index.value_groups import Key, ValueGroupWriter
 
 # The encoding of field values in the tables of an index file.
 #

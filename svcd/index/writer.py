@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes
 from svcd.geo.sphere import Point
-from svcd.index import fts_encoding, materialized, prefix_postings, schema
+from svcd.index import fts, materialized, prefix_postings, schema
 from svcd.index.batch_outcomes import BatchOutcomes, outcome_record
 from svcd.index.connections import BUSY_MS, keep_log, meta, open_writer, set_meta, table_sizes
 from svcd.index.disk_space import lacks_room
@@ -28,7 +28,7 @@ from svcd.index.geo_writer import GeometryWriter, PointWriter, StoredShape
 from svcd.index.prefix_postings import PrefixPostingWriter
 from svcd.index.read_transaction import Cache, forward_texts, placeholders, statement_portions
 from svcd.index.reader import IndexReader
-from svcd.index.row_checksums import filler, row_checksum
+from svcd.index.schema import checksum_filler, row_checksum
 from svcd.index.value_writer import FieldEntry, Postings, ValueWriter
 from svcd.index.vector_rows import EmbedderRow
 from svcd.index.vector_writer import StoredVectors, VectorWriter
@@ -105,7 +105,7 @@ class _IndexedWords:
     @cached_property
     def forward(self) -> str:
         """The row of the forward index. Do not ask before `rows` is complete."""
-        return fts_encoding.forward_text(self.rows)
+        return fts.forward_text(self.rows)
 
 
 class IndexWriter:
@@ -176,7 +176,7 @@ class IndexWriter:
         removed = None
         if self._written is not None and len(self._replaced_terms) <= MOST_LOOKED_UP:
             removed = json.dumps([term for term in self._replaced_terms if not self._connection.execute(
-                "SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (fts_encoding.fts_string(term),)).fetchone()])
+                "SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (fts.fts_string(term),)).fetchone()])
         row = (generation, docids, removed)
         self._connection.execute("INSERT INTO changes(generation, docids, removed_terms, checksum) VALUES (?, ?, ?, ?)",
                                  (*row, row_checksum(*row)))
@@ -255,7 +255,7 @@ class IndexWriter:
     def compact(self) -> None:
         """Merge the postings into one segment, release free pages and add checksums to old rows; outside a transaction."""
         for table in ("documents", "document_vectors"):
-            self._connection.execute(filler(table))
+            self._connection.execute(checksum_filler(table))
         for table in ("terms", "term_positions"):
             self._connection.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
         self._connection.execute("VACUUM")
@@ -535,7 +535,7 @@ class IndexWriter:
                 rows, for_fts, counts, _ = zip(*fields.values())
                 texts.append((docid, zip(columns, for_fts)))
                 position_terms.append((docid, text))
-                forward.append((docid, fts_encoding.forward_text(dict(zip(columns, rows)))))
+                forward.append((docid, fts.forward_text(dict(zip(columns, rows)))))
                 counted.append((docid, dict(zip(columns, counts))))
         self._record_new(docid for docid, _ in forward)
         used = min(len(self._columns), schema.COLUMNS)
@@ -554,7 +554,7 @@ class IndexWriter:
                 words.rows[column], words.texts[column], words.counts[column], words.letters[column] = found
             if old != words.forward:
                 self._record_change(change.docid, old)
-                self._replace_postings(change.docid, fts_encoding.forward_rows(old), words)
+                self._replace_postings(change.docid, fts.forward_rows(old), words)
                 replaced.append((change.docid, words))
         self._connection.executemany("DELETE FROM forward_index WHERE docid = ?",
                                      [(docid,) for docid, words in replaced if docid in before and not words.rows])
@@ -569,7 +569,7 @@ class IndexWriter:
         self._written.add(docid)
         if len(self._replaced_terms) > MOST_LOOKED_UP:
             return
-        for row in fts_encoding.forward_rows(old).values():
+        for row in fts.forward_rows(old).values():
             self._replaced_terms.update(row.split(" "))
         self._replaced_terms.discard("")
 
@@ -583,13 +583,13 @@ class IndexWriter:
     def _replace_postings(self, docid: int, old: Mapping[int, str], words: _IndexedWords) -> None:
         """Replace a document's postings. FTS5 does not store the text, and needs the old text to remove its terms."""
         if old:
-            texts = {column: fts_encoding.column_text(row) for column, row in old.items()}
+            texts = {column: fts.column_text(row) for column, row in old.items()}
             terms = [row.split(" ") for row in old.values()]
             self._connection.execute(_DELETE, ("delete", docid, *_column_values(texts.items())))
-            self._connection.execute(_DELETE_POSITIONS, ("delete", docid, " ".join(map(fts_encoding.position_terms_of, terms))))
+            self._connection.execute(_DELETE_POSITIONS, ("delete", docid, " ".join(map(fts.position_terms_of, terms))))
             words.counts = {**dict.fromkeys(old, 0), **words.counts}
         if old or any(words.letters.values()):
-            known = {column: prefix_postings.first_letters(fts_encoding.positions(row)) for column, row in old.items()}
+            known = {column: prefix_postings.first_letters(fts.positions(row)) for column, row in old.items()}
             self._prefix_postings.change(docid, known, words.letters)
         if words.rows:
             self._connection.execute(_insert(schema.COLUMNS), (docid, *_column_values(words.texts.items())))
@@ -625,7 +625,7 @@ _DELETE_POSITIONS = "INSERT INTO term_positions(term_positions, rowid, c0) VALUE
 _CLEAR_WORDS = ("INSERT INTO terms(terms) VALUES ('delete-all')",
                 "INSERT INTO term_positions(term_positions) VALUES ('delete-all')")
 # Gaps between the fields of the shared column, so that no phrase or NEAR query extends from one into the next.
-_BETWEEN_SHARED = f" {' '.join([fts_encoding.POSITION_GAP] * 7)} "
+_BETWEEN_SHARED = f" {' '.join([fts.POSITION_GAP] * 7)} "
 
 
 @cache

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from svcd.base import logs, machine
 from svcd.base.errors import ApiError
 from svcd.index.connections import ReadPool
-from svcd.instance.keys import KeyReader
+from svcd.instance.rows import KeyReader
 
 if TYPE_CHECKING:
     from svcd.index.read_transaction import Cache

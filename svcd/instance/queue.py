@@ -207,8 +207,7 @@ class Queue:
             visible = _joined(condition, self._visible_batches(connection, is_allowed))
             stored = list(_batches(connection, *_paged(visible, limit, from_uid, reverse)))
             total = _count(connection, "batches", visible)
-            running = [one for one in self._matching_batches(wanted)
-                       if not any(batch.uid == one.batch.uid for batch in stored)]
+            running = [one for one in self._matching_batches(wanted) if not any(batch.uid == one.batch.uid for batch in stored)]
         seen = [one.batch for one in running if _is_visible(one, is_allowed)]
         inside = [b for b in seen if from_uid is None or (b.uid >= from_uid if reverse else b.uid <= from_uid)]
         merged = sorted(stored + inside, key=lambda batch: batch.uid, reverse=not reverse)
@@ -261,8 +260,7 @@ class Queue:
         for kind in running.values():
             counts[kind] = counts.get(kind, 0) + 1
         with self._reading() as connection:
-            rows = connection.execute(
-                f"SELECT kind, count(*) FROM tasks WHERE status = '{ENQUEUED}' GROUP BY kind").fetchall()
+            rows = connection.execute(f"SELECT kind, count(*) FROM tasks WHERE status = '{ENQUEUED}' GROUP BY kind").fetchall()
         return {kind for kind, count in rows if count > counts.get(kind, 0)}
 
     def enqueued_indexes(self) -> list[str]:
@@ -396,8 +394,7 @@ class Queue:
             order = sorted({*stored, *found, *(change for change in again if since < change)})[:most]
             tasks = {task.uid: task for task in self._tasks(
                 connection, "uid IN (SELECT value FROM json_each(?))", [task_changes.uids_of(order)])}
-        return [(change, found.get(change) or tasks[change.uid]) for change in order
-                if change in found or change.uid in tasks]
+        return [(change, found.get(change) or tasks[change.uid]) for change in order if change in found or change.uid in tasks]
 
     def changes_of_batches(self, since: Position, most: int) -> list[tuple[Position, Batch]]:
         """Return the first `most` changes of batches after a position, in order, each with the present batch."""
@@ -557,8 +554,7 @@ def stored_batches(connection: sqlite3.Connection) -> Iterator[Batch]:
 
 def _tasks(connection: sqlite3.Connection, condition: str, values: Sequence[Any], columns: str) -> Iterator[Task]:
     for row in connection.execute(f"SELECT {columns} FROM tasks WHERE {condition}", values):
-        yield Task(*(json.loads(value) if place in _JSON_COLUMNS and value else value
-                     for place, value in enumerate(row)))
+        yield Task(*(json.loads(value) if place in _JSON_COLUMNS and value else value for place, value in enumerate(row)))
 
 
 def _is_visible(running: RunningBatch, is_allowed: IsAllowed | None) -> bool:

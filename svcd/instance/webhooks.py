@@ -214,8 +214,7 @@ class Outbox:
         stored += _ROW_BYTES * len(receivers)
         connection.execute("UPDATE notices SET tasks = ?, length = ?, stored = ? WHERE number = ?",
                            (tasks, length, stored, number))
-        connection.executemany("INSERT INTO outbox(webhook, number) VALUES (?, ?)",
-                               [(webhook, number) for webhook in receivers])
+        connection.executemany("INSERT INTO outbox(webhook, number) VALUES (?, ?)", [(webhook, number) for webhook in receivers])
         self._trim(connection, stored)
 
     def _trim(self, connection: sqlite3.Connection, added: int) -> None:
@@ -292,8 +291,7 @@ class Outbox:
         known = json.dumps(list(self._receivers()))
         with self._lock:
             if self._writer.execute("SELECT 1 FROM outbox LIMIT 1").fetchone():
-                self._writer.execute("DELETE FROM outbox WHERE webhook NOT IN (SELECT value FROM json_each(?))",
-                                     (known,))
+                self._writer.execute("DELETE FROM outbox WHERE webhook NOT IN (SELECT value FROM json_each(?))", (known,))
 
     # Undelivered notices
 

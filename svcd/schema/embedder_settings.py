@@ -12,7 +12,7 @@ from typing import Any
 from svcd.base.errors import ApiError
 from svcd.schema.exchange_templates import TemplateMismatch, request_template, response_template
 from svcd.templates import JsonTemplate, Template, TemplateError
-from svcd.templates.plain import DEFAULT_TEMPLATE as DEFAULT_TEMPLATE
+from svcd.templates import DEFAULT_TEMPLATE as DEFAULT_TEMPLATE
 from svcd.validation import (Field, anything, boolean, map_of, nullable, number, object_of, one_of, parsed, positive_integer,
                              string)
 from svcd.validation.messages import name_list

@@ -3,9 +3,12 @@
 `Template` is one text, `JsonTemplate` a JSON value in which every string is a template (a fragment of an embedder).
 docs/templates.md describes the language. The library that parses templates is imported when a template needs it.
 """
-from svcd.templates.errors import TemplateError
-from svcd.templates.json_template import JsonTemplate
-from svcd.templates.template import Template
-from svcd.templates.variables import document_variables, fragment_variables, search_variables
+from svcd.templates.limits import TemplateError
+from svcd.templates.template import (
+    DEFAULT_TEMPLATE, JsonTemplate, Template, document_variables, fragment_variables, search_variables,
+)
 
-__all__ = ["JsonTemplate", "Template", "TemplateError", "document_variables", "fragment_variables", "search_variables"]
+__all__ = [
+    "DEFAULT_TEMPLATE", "JsonTemplate", "Template", "TemplateError", "document_variables", "fragment_variables",
+    "search_variables",
+]

@@ -21,8 +21,7 @@ from typing import Any, TypeVar
 from dateutil import parser as date_parser
 
 from svcd.templates import limits
-from svcd.templates.errors import TemplateError
-from svcd.templates.limits import Charge
+from svcd.templates.limits import Charge, TemplateError
 from svcd.templates.values import MISSING, get, is_array, is_scalar, is_truthy, order, scalar_text, text_of, type_name
 
 Number = int | float

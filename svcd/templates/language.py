@@ -36,9 +36,8 @@ from liquid.stream import TokenStream
 from liquid.token import TOKEN_EOF, Token
 
 from svcd.templates import limits, values
-from svcd.templates.errors import TemplateError
+from svcd.templates.limits import Render, TemplateError
 from svcd.templates.filters import FILTERS
-from svcd.templates.plain import Render
 from svcd.templates.scanner import Part, located, readable, readable_part, scan
 from svcd.templates.values import MISSING, find, source_of, text_of, unknown_variable
 
@@ -472,8 +471,7 @@ class _Output(StatementNode):
 
 
 # The nodes of tags; "statement" is the library's name for an output.
-_NODES = {"if": _If, "unless": _Unless, "case": _Case, "for": _For, "tablerow": _Tablerow, "cycle": _Cycle,
-          "statement": _Output}
+_NODES = {"if": _If, "unless": _Unless, "case": _Case, "for": _For, "tablerow": _Tablerow, "cycle": _Cycle, "statement": _Output}
 
 
 class _Tokens(TokenStream):

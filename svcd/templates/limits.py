@@ -1,13 +1,46 @@
-"""Limits of templates: on their text when they are parsed, on their work when they are rendered.
+"""Limits of templates, on their text when they are parsed and on their work when they are rendered; TemplateError.
 
 Anybody who may change settings can set a template, and it runs inside a server that has other work. Work is counted, not timed,
 so that the same template with the same document always has the same outcome.
 """
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
-from svcd.templates.errors import TemplateError
+
+class TemplateError(Exception):
+    """message: the fault, in the form that clients expect: `liquid: Unknown index\\n  with:\\n    variable=doc\\n ...`, with a
+    newline at its end; callers put their own words in front (docs/templates.md#errors).
+
+    path: the place in a JSON template, as keys of objects and indexes of arrays; empty for the value itself and a plain template.
+    """
+
+    def __init__(self, message: str, path: Sequence[str | int] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = tuple(path)
+
+    def at(self, *path: str | int) -> TemplateError:
+        """Return the same error for this path of a JSON template."""
+        return TemplateError(self.message, (*path, *self.path))
+
+    def while_parsing(self, root: str = "") -> str:
+        """Return the sentence for a JSON template with a syntax error. root: prefix of the path, such as
+        `.indexingFragments.a`."""
+        return self._sentence("parsing", root)
+
+    def while_rendering(self, root: str = "") -> str:
+        """Return the sentence for a JSON template that cannot be rendered."""
+        return self._sentence("rendering", root)
+
+    def _sentence(self, doing: str, root: str) -> str:
+        sentence = f"error while {doing} template: {self.message}"
+        if not self.path:
+            return sentence
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.path)
+        return f"in `{root}{place}`, {sentence}"
+
 
 # When a template is parsed. The regular expressions of the library cannot be interrupted and take quadratic time within one tag
 # or output: hence the limit for each tag and output.
@@ -45,3 +78,6 @@ class Budget:
             raise TemplateError(f"liquid: Template makes more than {CHARACTERS} characters\n")
         if self._steps < 0:
             raise TemplateError(f"liquid: Template takes more than {STEPS} steps\n")
+
+
+Render = Callable[[Mapping[str, Any], Budget], str]  # renders a template with these variables

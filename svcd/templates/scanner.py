@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from svcd.templates import limits
-from svcd.templates.errors import TemplateError
+from svcd.templates.limits import TemplateError
 
 _OPENING = re.compile(r"\{\{|\{%")
 _CLOSING = {"{{": "}}", "{%": "%}"}

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from svcd.templates.errors import TemplateError
-from svcd.templates.limits import NESTING, Charge
+from svcd.templates.limits import NESTING, Charge, TemplateError
 
 
 class State(Enum):

@@ -1,21 +1,30 @@
-"""Sketches: a few bits for each number of a vector, to estimate its product with a query.
+"""Sketches: a few bits for each number of a vector, to estimate its product with a query, and so its distance.
 
 Each number is divided by the root mean square of its vector and rounded to equal steps around zero. The number of the step,
 counted from the lowest step, has `bits` bits. A sketch has the highest bit of all numbers, then the next lower bit of all
 numbers, and so on, each as one little-endian integer; the first number has the lowest bit. A sketch of zero bits marks a vector
 that must be compared exactly, such as a vector of zeros; it is unique, because not all numbers can be far below zero.
+The sketch of a quantized vector is the vector, and its estimates are exact. See docs/vectors.md#sketches.
 
-The sketch of a quantized vector is the vector. See docs/vectors.md#sketches.
+A `SketchBlock` stores the sketches of up to SLOTS vectors as bit planes, a `SketchQuery` lists the planes to add and to subtract,
+and `Estimates` holds the sums. See docs/vectors.md#search.
 """
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, reduce
 from math import hypot, sqrt
+from operator import or_
 from typing import NamedTuple
 
 from svcd.base.docids import bytes_of
 from svcd.vectors.vector import padded
+from svcd.base.docids import EMPTY, DocIds, membership_bytes
+from svcd.base.roaring_format import lows_of
+from svcd.vectors.bit_planes import SLOTS, difference, largest, total, transposed, values
+from svcd.vectors.vector import single
 
 # Vectors and queries with a smaller or larger norm are compared exactly: single precision makes their distances special.
 LEAST_NORM, MOST_NORM = 2.0 ** -10, 2.0 ** 50
@@ -76,3 +85,199 @@ def _digits(bits: int) -> list[bytes]:
 
 
 _DIGITS = {bits: _digits(bits) for _, bits, _ in _FORMS}
+
+
+# The slots of a block are divided into regions, one for each row of sketches in an index; a small write changes one region.
+REGION = 1 << 10
+REGIONS = SLOTS // REGION
+
+# Numbers of a query are clipped at _LARGEST times their root mean square, or at the limit of sketches if that is larger.
+_LARGEST = 2.75
+
+_ALL = (1 << SLOTS) - 1
+_REGION_ONES = (1 << REGION) - 1
+_BINARY = bytes.maketrans(b"\0\1", b"01")
+
+
+class Region(NamedTuple):
+    """The joined sketches of up to REGION vectors, and their documents, ascending."""
+
+    docids: array[int]
+    sketches: bytes
+
+    def rows(self, size: int) -> bytes:
+        """Return the sketches, padded with zeros for unused slots."""
+        return self.sketches.ljust(REGION * size, b"\0")
+
+
+class SketchBlock:
+    """The sketches of up to REGIONS regions as bit planes; immutable.
+
+    planes: bit n of part p of the sketches is in plane p * 8 * part_size + n. slots: the slots with a sketch.
+    special: the slots of vectors that must be compared exactly.
+    """
+
+    __slots__ = ("_bytes", "_docids", "_runs", "planes", "slots", "special")
+
+    planes: list[int]
+    slots: int
+    special: int
+
+    def __init__(self, planes: list[int], docids: list[array[int]]) -> None:
+        self.planes = planes
+        self._docids = docids
+        # The first docid of each region; -1 if its docids have gaps or duplicates.
+        self._runs = [each[0] if each and each[-1] - each[0] == len(each) - 1 == len(set(each)) - 1 else -1 for each in docids]
+        self.slots = sum((1 << len(each)) - 1 << REGION * place for place, each in enumerate(docids))
+        self.special = self.slots ^ self.slots & reduce(or_, planes, 0)
+        self._bytes = sum(map(int.__sizeof__, planes)) + 8 * len(planes) + sum(each.__sizeof__() for each in docids)
+
+    @classmethod
+    def of(cls, form: SketchForm, bits: int, regions: Sequence[Region]) -> SketchBlock:
+        """Return a block of some regions. bits: number of bits to keep of each number, the highest bits."""
+        rows = b"".join([region.rows(form.size) for region in regions])
+        return cls(transposed(rows, form.size, form.part_size * bits), [region.docids for region in regions])
+
+    def replaced(self, form: SketchForm, regions: Mapping[int, Region]) -> SketchBlock:
+        """Return the block with some regions replaced, or with one more at the end."""
+        planes, docids = self.planes, list(self._docids)
+        for place, region in sorted(regions.items()):
+            shift = REGION * place
+            kept = _ALL ^ _REGION_ONES << shift
+            new = transposed(region.rows(form.size), form.size, len(planes) // 8)
+            planes = [plane & kept | bits << shift for plane, bits in zip(planes, new)]
+            docids[place:place + 1] = [region.docids]
+        return SketchBlock(planes, docids)
+
+    def __sizeof__(self) -> int:
+        """Return the size in bytes including all planes, for caches."""
+        return super().__sizeof__() + self._bytes
+
+    def docids_at(self, slots: Iterable[int]) -> list[int]:
+        """Return the documents of some slots."""
+        docids = self._docids
+        return [docids[slot // REGION][slot % REGION] for slot in slots]
+
+    def slots_of(self, members: bytes) -> int:
+        """Return the slots of some documents. members: result of membership_bytes()."""
+        flags = []
+        for run, docids in zip(self._runs, self._docids):
+            if run >= 0:
+                held = members[run:run + len(docids)]
+            elif docids and docids[-1] >= len(members):
+                padded = members.ljust(docids[-1] + 1, b"\0")
+                held = bytes(map(padded.__getitem__, docids))
+            else:
+                held = bytes(map(members.__getitem__, docids))
+            flags.append(held.ljust(REGION, b"\0"))
+        return int(b"".join(flags).translate(_BINARY)[::-1] or b"0", 2)
+
+    def slots_without(self, few: Iterable[int]) -> int:
+        """Return the slots of all documents except a few."""
+        slots = self.slots
+        for docid in few:
+            for place, docids in enumerate(self._docids):
+                if docids and docids[0] <= docid <= docids[-1]:
+                    first, end = bisect_left(docids, docid), bisect_right(docids, docid)
+                    slots ^= (1 << end - first) - 1 << REGION * place + first
+        return slots
+
+
+class SketchQuery:
+    """The planes to add and to subtract to estimate the products of sketched vectors with a query.
+
+    The numbers of the query become weights with a sign and the same number of bits as the numbers of sketches. The product of a
+    weight and a number is a sum of planes, one for each pair of bits. The product of both lowest bits is omitted: it would be an
+    eighth of all additions and hardly changes the results.
+    """
+
+    def __init__(self, form: SketchForm, bits: int, vector: Sequence[float]) -> None:
+        """bits: bits of each number in the blocks. vector: must be comparable (see is_comparable) unless it is quantized."""
+        self._is_quantized = not form.step
+        self._size = form.dimensions
+        weights = [int(number > 0) for number in vector] if self._is_quantized else _weights(form, vector)
+        weights += [0] * (form.dimensions - len(weights))
+        # Zeros of a quantized query differ from ones.
+        self._zeros = weights.count(0)
+        # The numbers of the planes of each binary digit.
+        digits = form.bits + bits - 1
+        self._added: list[list[int]] = [[] for _ in range(digits)]
+        self._subtracted: list[list[int]] = [[] for _ in range(digits)]
+        for weight in set(weights):
+            numbers = [number for number, each in enumerate(weights) if each == weight]
+            planes = self._added if weight > 0 else self._subtracted
+            size = int(self._is_quantized) or abs(weight)
+            for part in range(bits):
+                first = part * 8 * form.part_size
+                for digit in range(form.bits):
+                    is_left_out = part == form.bits - 1 and not digit and not self._is_quantized
+                    if size >> digit & 1 and not is_left_out:
+                        # The lowest bit in the blocks has weight 1.
+                        planes[bits - 1 - part + digit] += map(first.__add__, numbers)
+
+    @staticmethod
+    def is_comparable(vector: Sequence[float]) -> bool:
+        """Return whether sketches can estimate distances from the query. For other queries all distances may be special."""
+        return LEAST_NORM <= hypot(*vector) <= MOST_NORM
+
+    def sums(self, block: SketchBlock) -> tuple[list[int], int]:
+        """Return the estimates of the slots of a block as planes, and a constant that is added to each; greater means nearer."""
+        plane = block.planes.__getitem__
+        return difference(total([map(plane, numbers) for numbers in self._added]),
+                          total([map(plane, numbers) for numbers in self._subtracted]), _ALL)
+
+    def distance(self, estimate: int) -> float:
+        """Return the distance for an estimate, without the added constant, of quantized vectors."""
+        return single((self._size - self._zeros - estimate) / self._size)
+
+
+def _weights(form: SketchForm, vector: Sequence[float]) -> list[int]:
+    table, factor = _weight_table(form)
+    halves, middle = factor * 2 / hypot(*vector), len(table) // 2
+    return [table[int(number * halves + middle)] for number in vector]
+
+
+@cache
+def _weight_table(form: SketchForm) -> tuple[list[int], float]:
+    """Return the weights of numbers in steps of half a unit, with zero in the middle, and the norm of a vector in units."""
+    most = (1 << form.bits) - 2
+    factor = most * sqrt(form.dimensions) / max(_LARGEST, form.step * (1 << form.bits - 1))
+    middle = int(2 * factor) + 2
+    table = []
+    for place in range(2 * middle):
+        number = (place - middle + 0.5) / 2
+        # Odd weights above 1 are not used: they cost a quarter more additions for little precision.
+        weight = round(number) if -1.5 < number < 1.5 else 2 * round(number / 2)
+        table.append(max(-most, min(most, weight)))
+    return table, factor
+
+
+class Estimates:
+    """The estimates of the vectors of some documents. special_docids: documents with a vector without an estimate."""
+
+    def __init__(self, query: SketchQuery, blocks: Iterator[SketchBlock], among: DocIds | None, without: DocIds = EMPTY) -> None:
+        """among: documents to estimate; None for all documents except `without`. Reads each block once."""
+        self._sums: list[list[int]] = []
+        self._slots: list[int] = []
+        self._blocks: list[SketchBlock] = []
+        self._raised_by = 0
+        self.special_docids: list[int] = []
+        members = None if among is None else membership_bytes(among)
+        for block in blocks:
+            slots = block.slots_without(without) if members is None else block.slots_of(members)
+            if special := slots & block.special:
+                self.special_docids += block.docids_at(lows_of(special))
+            if slots:
+                sums, self._raised_by = query.sums(block)
+                self._sums.append(sums)
+                self._slots.append(slots)
+                self._blocks.append(block)
+
+    def best(self, count: int) -> list[tuple[int, int]]:
+        """Return (estimate, docid) of the up to `count` vectors with the best estimates, best first, then by docid."""
+        found: list[tuple[int, int]] = []  # with negated estimates, for sorting
+        for block, sums, chosen in zip(self._blocks, self._sums, largest(self._sums, self._slots, count)):
+            slots, estimates = values(sums, chosen)
+            found += zip(map(self._raised_by.__sub__, estimates), block.docids_at(slots))
+        found.sort()
+        return [(-opposite, docid) for opposite, docid in found]

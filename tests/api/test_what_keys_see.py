@@ -16,7 +16,7 @@ import pytest
 
 from svcd.instance import queue
 from svcd.instance.data_folder import IndexRow
-from svcd.instance.keys import KeyRow
+from svcd.instance.rows import KeyRow
 from svcd.instance.task_records import SUCCEEDED
 from tests.support.bearers import MASTER_KEY, uid, value_of
 

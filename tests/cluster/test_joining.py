@@ -24,7 +24,7 @@ from svcd.index.connections import open_writer, write_transaction
 from svcd.instance import applied_log
 from svcd.instance.applied_log import Position
 from svcd.instance.instance import Instance
-from svcd.instance.keys import KeyRow
+from svcd.instance.rows import KeyRow
 from tests.cluster.conftest import KEY
 from tests.support.memory_log import MemoryServers
 from tests.support.scripted_server import Received, Reply, ScriptedServer

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from svcd.index import schema
-from svcd.instance.keys import KeyRow
+from svcd.instance.rows import KeyRow
 from svcd.instance.network import Network, Remote
 from svcd.instance.webhooks import Webhook
 from tests.tasks.conftest import TaskHarness

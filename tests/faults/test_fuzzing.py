@@ -52,8 +52,7 @@ from svcd.tasks.global_tasks import Folders
 from svcd.tasks.runner import Runner
 from svcd.tasks.unpacking import ArchiveRefused, Malformed
 from svcd.templates import TemplateError
-from svcd.templates.json_template import JsonTemplate
-from svcd.templates.template import Template
+from svcd.templates.template import JsonTemplate, Template
 from svcd.validation import features
 from tests.api.conftest import JSON_TYPE, Client, client_of
 from tests.faults.conftest import IS_LONG

@@ -20,7 +20,7 @@ import pytest
 
 from svcd.base import logs, quantities
 from svcd.instance.instance import Instance
-from svcd.instance.keys import KeyRow
+from svcd.instance.rows import KeyRow
 from tests.api.conftest import client_of
 from tests.support.bearers import token, uid, value_of
 from tests.support.daemon import Daemon, Reply, running

@@ -26,7 +26,7 @@ from svcd.api.routes import Route
 from svcd.auth.keys import ACTIONS
 from svcd.http.message import Portions
 from svcd.instance.instance import Instance
-from svcd.instance.keys import KeyRow
+from svcd.instance.rows import KeyRow
 from svcd.tasks.runner import Runner
 from svcd.validation import features
 from tests.api.conftest import JSON_TYPE, Client, Got, client_of

@@ -30,9 +30,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.base.docids import DocIds, from_bytes
-from svcd.index import bitmap_blocks, fts_queries, materialized, materialized_build, materialized_choice, pair_reader, schema, term_reader, writer as index_writer
-from svcd.index.delta import Delta
-from svcd.index.read_transaction import Cache
+from svcd.index import (
+    bitmap_blocks, fts, materialized, materialized_choice, pair_reader, schema, term_reader, writer as index_writer,
+)
+from svcd.index.read_transaction import Cache, Delta
 from svcd.index.materialized_reader import MaterializedReader
 from svcd.index.reader import IndexReader
 from svcd.index.value_writer import value_key
@@ -298,7 +299,7 @@ def test_cached_values_are_brought_up_to_date_after_writes(history: list[list[tu
 def materialize_everything(patch: pytest.MonkeyPatch) -> None:
     """Make sets of all terms and prefixes, however few documents there are, in one block for each four of them."""
     patch.setattr(materialized, "LEAST_DOCUMENTS", 0)
-    patch.setattr(materialized_build, "LEAST", 0)
+    patch.setattr(materialized, "LEAST", 0)
     patch.setattr(bitmap_blocks, "MOST_IN_WHOLE", 0)
 
 
@@ -346,10 +347,10 @@ def test_refreshed_sets_are_those_of_a_new_build(
         patch.setattr(bitmap_blocks, "MOST_IN_WHOLE", most_in_whole)
         patch.setattr(materialized_choice, "_FAMILIES", families)
         patch.setattr(materialized, "_KEYS_AT_ONCE", 3)
-        for module in materialized, materialized_build:
+        for module in materialized, materialized:
             patch.setattr(module, "SHARE", 0)  # never made again
         for name, value in ("_ROWS_AT_ONCE", 2), ("_PORTION", 20):
-            patch.setattr(materialized_build, name, value)
+            patch.setattr(materialized, name, value)
         path = Path(folder) / "index.sqlite"
         writer = IndexWriter(path)
         fill_columns(writer)
@@ -381,8 +382,8 @@ def test_what_is_written_during_a_build_is_in_its_sets(history: list[list[tuple[
     """Between the batches sets are made for a while."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         materialize_everything(patch)
-        for module, name, value in ((materialized, "SHARE", 0), (materialized_build, "SHARE", 0), (materialized_build, "_ROWS_AT_ONCE", 2),
-                                    (materialized_build, "_PORTION", 20), (materialized_build, "_COMMIT_S", 1e-6)):
+        for module, name, value in ((materialized, "SHARE", 0), (materialized, "SHARE", 0), (materialized, "_ROWS_AT_ONCE", 2),
+                                    (materialized, "_PORTION", 20), (materialized, "_COMMIT_S", 1e-6)):
             patch.setattr(module, name, value)
         path = Path(folder) / "index.sqlite"
         writer = IndexWriter(path)
@@ -418,12 +419,12 @@ def test_sets_are_of_use_as_they_are_made_whatever_was_written_before(writer: In
                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
     """Too much for readers to bring sets up to date, while groups were gathered."""
     materialize_everything(monkeypatch)
-    monkeypatch.setattr(materialized_build, "_COMMIT_S", 1e-6)
+    monkeypatch.setattr(materialized, "_COMMIT_S", 1e-6)
     monkeypatch.setattr("svcd.index.read_transaction.MOST_WRITTEN", 1)
     path = tmp_path / "index.sqlite"
     with writer.transaction():
         writer.write([change(docid, {"f": ["apple", "word"]}) for docid in range(40)])
-    monkeypatch.setattr(materialized_build, "_ROWS_AT_ONCE", 10)
+    monkeypatch.setattr(materialized, "_ROWS_AT_ONCE", 10)
     with closing(sqlite3.connect(path)) as connection:
         writer.materialize_postings(lambda: has_leaves(connection))
         assert has_leaves(connection)
@@ -443,7 +444,7 @@ def test_an_interrupted_build_goes_on_where_it_was(
     writer: IndexWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes_between: bool
 ) -> None:
     materialize_everything(monkeypatch)
-    monkeypatch.setattr(materialized_build, "_COMMIT_S", 1e-6)
+    monkeypatch.setattr(materialized, "_COMMIT_S", 1e-6)
     monkeypatch.setattr(materialized_choice, "_FAMILIES", 1_000)
     path = tmp_path / "index.sqlite"
     with writer.transaction():
@@ -471,7 +472,7 @@ def test_an_interrupted_build_goes_on_where_it_was(
 def test_pairs_are_of_use_before_the_sets_of_terms_are_made(writer: IndexWriter, tmp_path: Path,
                                                             monkeypatch: pytest.MonkeyPatch) -> None:
     materialize_everything(monkeypatch)
-    monkeypatch.setattr(materialized_build, "_COMMIT_S", 1e-6)
+    monkeypatch.setattr(materialized, "_COMMIT_S", 1e-6)
     path = tmp_path / "index.sqlite"
     with writer.transaction():
         writer.write([change(docid, {"f": ["apple", "word"]}) for docid in range(300)])
@@ -493,8 +494,8 @@ def test_pairs_are_of_use_before_the_sets_of_terms_are_made(writer: IndexWriter,
 def test_sets_once_made_the_postings_are_in_one_segment(writer: IndexWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Merging goes on after an interruption, and finds what was merged."""
     materialize_everything(monkeypatch)
-    monkeypatch.setattr(materialized_build, "_COMMIT_S", 1e-6)
-    monkeypatch.setattr(fts_queries, "_PAGES_AT_ONCE", 1)
+    monkeypatch.setattr(materialized, "_COMMIT_S", 1e-6)
+    monkeypatch.setattr(fts, "_PAGES_AT_ONCE", 1)
     path = tmp_path / "index.sqlite"
     for start in range(0, 3_000, 1_000):
         with writer.transaction():
@@ -502,7 +503,7 @@ def test_sets_once_made_the_postings_are_in_one_segment(writer: IndexWriter, tmp
     with closing(sqlite3.connect(path)) as connection:
         def segments() -> list[int]:
             return [connection.execute(f"SELECT count(DISTINCT segid) FROM {table}_idx").fetchone()[0]
-                    for table in fts_queries.TABLES]
+                    for table in fts.TABLES]
 
         assert min(segments()) > 1
         writer.materialize_postings(lambda: ("w:word", 0) in stored_sets(path) and not has_leaves(connection))
@@ -520,7 +521,7 @@ def test_clearing_an_index_ends_a_build(writer: IndexWriter, tmp_path: Path, mon
     with writer.transaction():
         writer.write([change(0, {"f": ["apple", "word"]})])
     groups = "SELECT 1 FROM sqlite_master WHERE name = 'materialized_leaves'"
-    monkeypatch.setattr(materialized_build, "_COMMIT_S", 1e-6)
+    monkeypatch.setattr(materialized, "_COMMIT_S", 1e-6)
     with closing(sqlite3.connect(path)) as connection:
         writer.materialize_postings(lambda: connection.execute(groups).fetchone() is not None)
         assert connection.execute(groups).fetchone()

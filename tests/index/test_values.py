@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.base.docids import DocIds, from_bytes, union_of
-from svcd.index import bitmap_blocks, value_group_writer, value_groups, value_reader, value_writer
+from svcd.index import bitmap_blocks, value_groups, value_reader, value_writer
 from svcd.index.connections import open_reader
 from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
@@ -188,8 +188,8 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second value begins a group, every fourth one of the second level; sets have blocks from three documents on."""
     monkeypatch.setattr(value_groups, "_LEVEL_BITS", 1)
     monkeypatch.setattr(value_groups, "_FIRST_PAGE", 2)
-    monkeypatch.setattr(value_group_writer, "_MOST_NOTED", 4)
-    monkeypatch.setattr(value_group_writer, "_FEW_VALUES", 2)
+    monkeypatch.setattr(value_groups, "_MOST_NOTED", 4)
+    monkeypatch.setattr(value_groups, "_FEW_VALUES", 2)
     monkeypatch.setattr(bitmap_blocks, "MOST_IN_WHOLE", 2)
 
 

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.base.docids import DocIds
-from svcd.index import schema, sketch_reader, sketch_writer, vector_reader
+from svcd.index import schema, vector_reader, vector_writer
 from svcd.index.read_transaction import Cache, ReadTransaction
 from svcd.index.vector_reader import VectorReader
 from svcd.index.vector_writer import StoredVectors, VectorWriter
@@ -78,7 +78,7 @@ class Index:
         found: list[tuple[int, bytes]] = []
         for place, (key, docids, sketches) in enumerate(rows):
             listed = array("I", docids)
-            assert len(listed) <= sketch_writer.REGION and len(sketches) == len(listed) * form.size
+            assert len(listed) <= vector_writer.REGION and len(sketches) == len(listed) * form.size
             end = rows[place + 1][0] if place + 1 < len(rows) else 2 << 40
             assert all(key <= 1 << 40 | docid < end for docid in listed)
             found += [(docid, sketches[n * form.size:(n + 1) * form.size]) for n, docid in enumerate(listed)]
@@ -97,10 +97,10 @@ def random_vector(chosen: random.Random, size: int) -> array:
 
 @pytest.fixture
 def small_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sketch_writer, "REGION", 8)
-    monkeypatch.setattr(sketch_writer, "_LEAST", 2)
-    monkeypatch.setattr(sketch_reader, "REGIONS", 4)
-    monkeypatch.setattr(sketch_reader, "_MOST_REPLACED", 2)
+    monkeypatch.setattr(vector_writer, "REGION", 8)
+    monkeypatch.setattr(vector_writer, "_LEAST", 2)
+    monkeypatch.setattr(vector_reader, "REGIONS", 4)
+    monkeypatch.setattr(vector_reader, "_MOST_REPLACED", 2)
     monkeypatch.setattr(vector_reader, "MOST_EXCLUDED", 5)
     monkeypatch.setattr(vector_reader, "FEW", 3)
     monkeypatch.setattr(vector_reader, "FEW_WITH_NUMPY", 3)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from svcd.base.docids import from_bytes
-from svcd.index import fts_encoding
+from svcd.index import fts
 from svcd.index.schema import COUNT_BLOCK, DOCID_BITS
 from svcd.index.vector_rows import REGENERATED, docid_of, embedder_rows, stored_vectors
 from svcd.tasks import batching
@@ -101,7 +101,7 @@ def _contents(connection: sqlite3.Connection) -> dict[str, Content]:
                       connection.execute("SELECT document_id, json FROM documents")},
         "docids": joined([("all", meta.get("docids", b""))]),
         "fields": dict(connection.execute("SELECT name, documents FROM fields WHERE documents > 0")),
-        "forward_index": {ids[docid]: {columns[column]: row for column, row in fts_encoding.forward_rows(words).items()}
+        "forward_index": {ids[docid]: {columns[column]: row for column, row in fts.forward_rows(words).items()}
                           for docid, words in connection.execute("SELECT docid, words FROM forward_index")},
         "terms": {(ids[docid], columns[int(column[1:])], offset): term for docid, column, offset, term in
                   connection.execute("SELECT doc, col, offset, term FROM temp.occurrences")},

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTED = ["tests/index/test_reader.py", "tests/index/test_bitmap_blocks.py", "tests/index/test_materialized_pairs.py",
+TESTED = ["tests/index/test_reader.py", "tests/index/test_bitmap_blocks.py", "tests/index/test_materialized_choice.py",
           "tests/query", "tests/ranking", "tests/search/test_search.py"]
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from svcd.instance.instance import Instance
-from svcd.instance.keys import KeyRow
+from svcd.instance.rows import KeyRow
 from svcd.instance.network import Network, Remote
 from svcd.instance.task_records import SUCCEEDED, Task
 from svcd.instance.webhooks import Webhook

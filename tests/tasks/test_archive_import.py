@@ -22,7 +22,7 @@ import pytest
 
 from svcd.base import quantities
 from svcd.chat import workspace
-from svcd.instance.keys import KeyRow
+from svcd.instance.rows import KeyRow
 from svcd.instance.network import Network, Remote
 from svcd.instance.task_records import Task, TaskFilter
 from svcd.instance.webhooks import Webhook

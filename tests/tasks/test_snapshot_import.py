@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from svcd.index import row_checksums
+from svcd.index import schema
 from svcd.index.schema import NewerFormat
 from svcd.instance.network import Network, Remote
 from svcd.tasks.archive_import import import_snapshot
@@ -139,7 +139,7 @@ def changed(tmp_path: Path, content: bytes, change: Callable[[sqlite3.Connection
     path.write_bytes(content)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
-        row_checksums.define(connection)
+        schema.define_checksum(connection)
         change(connection)
     content = path.read_bytes()
     path.unlink()

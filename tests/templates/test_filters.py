@@ -20,7 +20,7 @@ from svcd.templates.filters import FILTERS
 from svcd.templates.language import TAGS
 from svcd.templates.limits import Budget
 from svcd.templates.values import equal
-from tests.templates.test_templates import json_values, words
+from tests.templates.test_template import json_values, words
 
 DOC = {"t": "Ground  control\nto", "html": "<p class='a'>1 &lt; 2</p><!-- <b> --><script>x>y</script>", "l": [3, 1, 2, 1], "none": [],
        "o": [{"n": "b", "a": 2}, {"n": "B", "a": 1}, {"n": None}, {"n": "a", "a": 2.5}], "m": {"n": 1}, "f": False, "e": "", "nil": None}

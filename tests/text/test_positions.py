@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import pytest
 
-from svcd.index.fts_encoding import BUCKETS
 from svcd.text.term_positions import LAST_POSITION, bucketed_position
+from svcd.text.term_positions import LAST_POSITION, bucketed_position
+from svcd.index.fts import BUCKETS
 
 
 @pytest.mark.parametrize(

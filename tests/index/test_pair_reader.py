@@ -8,8 +8,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.index import fts_encoding
-from svcd.index.nearest import nearest
+from svcd.index import fts
+from svcd.index.pair_reader import nearest
 
 WORDS = ["a", "b", "c", "ab", "abc", "x y", "|", "A", "1", "\x07"]
 ROWS = st.lists(st.lists(st.sampled_from([*WORDS, "", "", "e", "f"]) | st.just(""), min_size=1, max_size=24), max_size=2)
@@ -30,9 +30,9 @@ def expected(rows: list[list[str]], lefts: list[str], rights: list[str], prefix:
 @given(st.lists(ROWS, min_size=1, max_size=4), SIDE, SIDE, st.none() | st.sampled_from(["a", "ab", "x", "1"]), st.booleans())
 def test_the_smallest_distance_is_found(documents: list[list[list[str]]], lefts: list[str], rights: list[str], prefix: str | None,
                                         are_rights_sought: bool) -> None:
-    rows = [(docid, fts_encoding.forward_text({n: fts_encoding.row_text(row) for n, row in enumerate(fields)}))
+    rows = [(docid, fts.forward_text({n: fts.row_text(row) for n, row in enumerate(fields)}))
             for docid, fields in enumerate(documents)]
-    terms = fts_encoding.term_of_word
+    terms = fts.term_of_word
     found = nearest(rows, [*map(terms, lefts)], [*map(terms, rights)], prefix and terms(prefix), are_rights_sought)
     by_docid = {docid: distance for distance, docids in enumerate(found, 1) for docid in docids}
     assert by_docid == {docid: distance for docid, fields in enumerate(documents)

@@ -17,8 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.base.docids import DocIds
-from svcd.vectors.estimates import REGION, Estimates, Region, SketchBlock, SketchQuery, _weights
-from svcd.vectors.sketches import SketchForm
+from svcd.vectors.sketches import REGION, Estimates, Region, SketchBlock, SketchForm, SketchQuery, _weights
 from svcd.vectors.vector import quantized_bytes, vector_of
 from tests.support.distances import quantized_distance
 

@@ -8,21 +8,40 @@
 6. A template that does not parse is an error with a mark at the place.
 7. The templates of users: those of the documentation of other engines do what they should.
 8. A template is rendered with any document by any number of threads; no document is changed.
+
+Fragments, and the variables of all templates. What must hold:
+
+9. Every string of a JSON value is a template; everything else, and every key, stays.
+10. An error has the path of the string; callers get it in words.
+11. Rendering changes neither the fragment nor the variables.
+12. Documents show neither vectors nor places; queries have no other variables than `q` and `media`.
+
+Templates that need no library. What must hold:
+
+13. They are rendered exactly as the library renders them, errors included.
+14. The default template is one of them, whatever the document.
+15. Text with nothing but variables is one of them; everything else goes to the library.
+16. The library is imported for what needs it, and not before.
 """
 from __future__ import annotations
 
 import copy
 import json
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from svcd.schema.embedder_settings import DEFAULT_TEMPLATE
-from svcd.templates import Template, TemplateError, document_variables
+from svcd.templates import (
+    JsonTemplate, Template, TemplateError, document_variables, fragment_variables, language, search_variables,
+)
+from svcd.templates.limits import Budget
+from svcd.templates.template import plain
 
 IKO = {"id": 1, "name": "iko", "tags": ["small", 2, 2.5], "breed": {"name": "jack russell", "kind": "terrier"}, "owner": None,
        "good": True, "bad": False, "empty": "", "none": [], "_vectors": {"e": [1]}, "_geo": {"lat": 1, "lng": 2}}
@@ -240,3 +259,118 @@ def test_documents_stay_as_they_are(document: dict[str, Any]) -> None:
     before = copy.deepcopy(document)
     rendered("{{ doc }}{% for f in fields reversed %}{{ f }}{% assign v = f.value %}{{ v }}{% endfor %}", document)
     assert document == before
+
+
+DOG = {"name": "kefir", "age": 3}
+
+
+def test_strings_are_rendered() -> None:
+    value = {"{{ doc.name }}": ["{{ doc.name }} is {{ doc.age }}", 1, None, True, {"x": "", "y": ["{% if doc.b %}b{% endif %}"]}]}
+    fragment = JsonTemplate.parse(value)
+    assert fragment.value == value
+    assert fragment.render(fragment_variables(DOG)) == {"{{ doc.name }}": ["kefir is 3", 1, None, True, {"x": "", "y": [""]}]}
+    assert JsonTemplate.parse("{{ doc.name }}").render(fragment_variables(DOG)) == "kefir"
+
+
+@given(json_values)
+def test_values_without_templates_stay(value: Any) -> None:
+    try:
+        fragment = JsonTemplate.parse(value)
+    except TemplateError:  # made of `{{`
+        return
+    before = copy.deepcopy(value)
+    if "{{" not in str(value) and "{%" not in str(value):
+        assert fragment.render({}) == value == before
+    assert fragment.value is value
+
+
+def test_errors_have_their_path() -> None:
+    with pytest.raises(TemplateError) as parsing:
+        JsonTemplate.parse({"a": [1, {"b": "{{ doc.name"}]})
+    error = parsing.value
+    assert error.path == ("a", 1, "b")
+    assert error.while_parsing(".indexingFragments.f").startswith(
+        "in `.indexingFragments.f.a[1].b`, error while parsing template: liquid:  --> 1:4\n")
+    with pytest.raises(TemplateError) as rendering:
+        JsonTemplate.parse(["", "{{ doc.breed }}"]).render(fragment_variables(DOG))
+    unknown = "liquid: Unknown index\n  with:\n    variable=doc\n    requested index=breed\n    available indexes=name, age\n"
+    assert rendering.value.while_rendering() == f"in `[1]`, error while rendering template: {unknown}"
+    with pytest.raises(TemplateError) as alone:
+        JsonTemplate.parse("{{ doc.breed }}").render(fragment_variables(DOG))
+    assert alone.value.while_rendering("root") == f"error while rendering template: {unknown}"
+
+
+def test_a_deep_value_is_an_error() -> None:
+    value: Any = "x"
+    for _ in range(100_000):
+        value = [value]
+    with pytest.raises(TemplateError, match="nested too deeply"):
+        JsonTemplate.parse(value)
+
+
+def test_variables() -> None:
+    document = {**DOG, "_vectors": {}, "_geo": {}, "_geojson": {}}
+    assert document_variables(document, {"name"}.__contains__) == {
+        "doc": DOG, "fields": [{"name": "name", "value": "kefir", "is_searchable": True},
+                               {"name": "age", "value": 3, "is_searchable": False}]}
+    assert fragment_variables(document) == {"doc": DOG}
+    assert search_variables("dog") == {"q": "dog"} and search_variables(None, {"a": 1}) == {"media": {"a": 1}}
+    assert search_variables(None) == {}
+
+
+documents = st.dictionaries(  # few names, so that templates find them
+    st.sampled_from(["a", "b", "size", "first", "_geo"]) | words, json_values, max_size=4)
+names = st.sampled_from(["doc", "a", "b", "size", "first", "last", "fields", "nothing", "A1", "_x"])
+paths = st.lists(names, min_size=1, max_size=4).map(".".join) | st.just("doc.a")
+texts = st.text(st.sampled_from("a {}%-\n"), max_size=5)
+templates = st.lists(st.tuples(texts, paths, st.sampled_from(["", " ", "\n "])), max_size=4).map(
+    lambda parts: "".join(f"{text}{{{{{blank}{path}{blank}}}}}" for text, path, blank in parts))
+
+
+def outcome(render: Any, variables: Any) -> tuple[bool, str]:
+    try:
+        return True, render(variables, Budget())
+    except TemplateError as error:
+        return False, error.message
+
+
+@given(templates, documents)
+@example("{{doc.a}}: {{ doc.b }}", {"a": 1, "b": [1.0, None, {"x": 1e30}]})
+def test_as_the_library(template: str, document: dict[str, Any]) -> None:
+    render = plain(template)
+    if render is not None:
+        variables = document_variables(document)
+        assert outcome(render, variables) == outcome(language.parse(template), variables)
+
+
+@settings(max_examples=50)
+@given(documents, st.sets(words, max_size=3))
+def test_the_default_template(document: dict[str, Any], unsearchable: set[str]) -> None:
+    render = plain(DEFAULT_TEMPLATE)
+    assert render is not None
+    variables = document_variables(document, lambda name: name not in unsearchable)
+    assert outcome(render, variables) == outcome(language.parse(DEFAULT_TEMPLATE), variables)
+
+
+@pytest.mark.parametrize("template, is_plain", [
+    ("", True), ("text", True), ("{{ doc.a }}", True), ("{{doc.a}} and {{\ndoc.b.c }} }}", True), ("{ {doc} }", True), ("{{{ doc.a }}", False),
+    ("{{ doc.a | upcase }}", False), ("{{- doc.a }}", False), ("{{ doc['a'] }}", False), ("{{ doc.a[0] }}", False),
+    ("{{ nil }}", False), ("{{ true }}", False), ("{{ blank.a }}", False), ("{{ nilly }}", True), ("{% if true %}{% endif %}", False),
+    ("{{ doc.a", False), ("{{ 1 }}", False), ("{{ doc.a-b }}", False), ("{{ doc..a }}", False), ("{{ doc.é }}", False),
+    ("a" * 100_001, False),
+])
+def test_what_is_plain(template: str, is_plain: bool) -> None:
+    assert (plain(template) is not None) is is_plain
+
+
+def test_the_library_is_imported_late() -> None:
+    script = """
+import sys
+import svcd.cli.serving, svcd.tasks.runner, svcd.api.app, svcd.embedding
+from svcd.templates import JsonTemplate, Template, document_variables
+Template.parse("{{ doc.a }}").render(document_variables({"a": 1}))
+assert not {"liquid", "dateutil"} & set(sys.modules)
+JsonTemplate.parse({"a": "{{ doc.a | upcase }}"})
+assert "liquid" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
