@@ -14,8 +14,9 @@ import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 from inspect import signature
+from operator import add, mul, sub
 from typing import Any, TypeVar
 
 from dateutil import parser as date_parser
@@ -33,30 +34,28 @@ Function = TypeVar("Function", bound=Filter)
 FILTERS: dict[str, Filter] = {}
 
 
-def _filter(name: str) -> Callable[[Function], Function]:
+def _register(name: str, function: Function) -> Function:
     """Register a filter. Errors of Python about its arguments become TemplateErrors."""
+    parameters = signature(function)
 
-    def register(function: Function) -> Function:
-        parameters = signature(function)
+    def checked(*args: Any, **named: Any) -> Any:
+        try:
+            parameters.bind(*args, **named)
+        except TypeError as error:
+            raise _fault(f"Invalid number of arguments: {error}") from None
+        return function(*args, **named)
 
-        def checked(*args: Any, **named: Any) -> Any:
-            try:
-                parameters.bind(*args, **named)
-            except TypeError as error:
-                raise _fault(f"Invalid number of arguments: {error}") from None
-            return function(*args, **named)
+    FILTERS[name] = checked
+    return function
 
-        FILTERS[name] = checked
-        return function
 
-    return register
+def _filter(name: str) -> Callable[[Function], Function]:
+    """Return a decorator that registers a filter."""
+    return lambda function: _register(name, function)
 
 
 def _fault(message: str) -> TemplateError:
     return TemplateError(f"liquid: {message}\n")
-
-
-# Arguments
 
 
 def _text(charge: Charge, value: Any) -> str:
@@ -112,26 +111,21 @@ def _made(charge: Charge, text: str) -> str:
 # Text
 
 
-def _of_text(name: str, change: Callable[[str], str]) -> None:
-    """Register a filter without arguments that changes a text in time linear in its length."""
-
-    def changed(charge: Charge, value: Any) -> str:
-        text = _text(charge, value)
-        charge(len(text) // 64)
-        try:
-            return _made(charge, change(text))
-        except ValueError:  # half a surrogate pair, which UTF-8 cannot encode; not base64
-            raise _fault("Invalid input: the text can't be converted") from None
-
-    _filter(name)(changed)
+def _changed_text(change: Callable[[str], str], charge: Charge, value: Any) -> str:
+    """Change a text. change: takes time linear in its length."""
+    text = _text(charge, value)
+    charge(len(text) // 64)
+    try:
+        return _made(charge, change(text))
+    except ValueError:  # half a surrogate pair, which UTF-8 cannot encode; not base64
+        raise _fault("Invalid input: the text can't be converted") from None
 
 
 _HIDDEN_ELEMENTS = {"<script": "</script>", "<style": "</style>", "<!--": "-->"}
 
 
 def _without_tags(text: str) -> str:
-    """Return the text without HTML tags, comments, scripts and styles. Linear: a missing closing tag is searched for only
-    once."""
+    """Return the text without HTML tags, comments, scripts and styles; linear: a missing closing tag is sought only once."""
     kept = []
     position = 0
     lower = text.lower()
@@ -174,22 +168,7 @@ _CHANGES: dict[str, Callable[[str], str]] = {
     "strip_html": _without_tags,
 }
 for _name, _change in _CHANGES.items():
-    _of_text(_name, _change)
-
-
-@_filter("append")
-def _append(charge: Charge, value: Any, end: Any) -> str:
-    return _made(charge, _text(charge, value) + _text(charge, end))
-
-
-@_filter("prepend")
-def _prepend(charge: Charge, value: Any, begin: Any) -> str:
-    return _made(charge, _text(charge, begin) + _text(charge, value))
-
-
-@_filter("replace")
-def _replace(charge: Charge, value: Any, old: Any, new: Any = "") -> str:
-    return _replaced(charge, value, old, new, -1)
+    _register(_name, partial(_changed_text, _change))
 
 
 def _replaced(charge: Charge, value: Any, old: Any, new: Any, count: int) -> str:
@@ -200,31 +179,11 @@ def _replaced(charge: Charge, value: Any, old: Any, new: Any, count: int) -> str
     return text.replace(old, new, count)
 
 
-@_filter("replace_first")
-def _replace_first(charge: Charge, value: Any, old: Any, new: Any = "") -> str:
-    return _replaced(charge, value, old, new, 1)
-
-
 @_filter("replace_last")
 def _replace_last(charge: Charge, value: Any, old: Any, new: Any = "") -> str:
     text, old = _text(charge, value), _text(charge, old)
     place = text.rfind(old)
     return _made(charge, text if place < 0 else text[:place] + _text(charge, new) + text[place + len(old):])
-
-
-@_filter("remove")
-def _remove(charge: Charge, value: Any, part: Any) -> str:
-    return _made(charge, _text(charge, value).replace(_text(charge, part), ""))
-
-
-@_filter("remove_first")
-def _remove_first(charge: Charge, value: Any, part: Any) -> str:
-    return _made(charge, _text(charge, value).replace(_text(charge, part), "", 1))
-
-
-@_filter("remove_last")
-def _remove_last(charge: Charge, value: Any, part: Any) -> str:
-    return _replace_last(charge, value, part)
 
 
 @_filter("truncate")
@@ -268,46 +227,25 @@ def _slice(charge: Charge, value: Any, start: Any, length: Any = 1) -> Any:
 # Numbers
 
 
-def _arithmetic(name: str, calculate: Callable[[Any, Any], Number]) -> None:
-    def calculated(charge: Charge, value: Any, operand: Any) -> Number:
-        left, right = _number(value), _number(operand)
-        try:
-            if isinstance(left, int) and isinstance(right, int):
-                return _result(calculate(left, right))
-            # As decimal numbers: 0.1 plus 0.2 is 0.3.
-            return float(calculate(Decimal(repr(left)), Decimal(repr(right))))
-        except (ArithmeticError, ValueError):
-            raise _fault(f"Can't calculate {scalar_text(left)} {name} {scalar_text(right)}") from None
-
-    _filter(name)(calculated)
+def _calculated(name: str, calculate: Callable[[Any, Any], Number], charge: Charge, value: Any, operand: Any) -> Number:
+    left, right = _number(value), _number(operand)
+    try:
+        if isinstance(left, int) and isinstance(right, int):
+            return _result(calculate(left, right))
+        # As decimal numbers: 0.1 plus 0.2 is 0.3.
+        return float(calculate(Decimal(repr(left)), Decimal(repr(right))))
+    except (ArithmeticError, ValueError):
+        raise _fault(f"Can't calculate {scalar_text(left)} {name} {scalar_text(right)}") from None
 
 
-def _divided(left: Any, right: Any) -> Number:
-    return left // right if isinstance(left, int) else left / right
-
-
-_arithmetic("plus", lambda left, right: left + right)
-_arithmetic("minus", lambda left, right: left - right)
-_arithmetic("times", lambda left, right: left * right)
-_arithmetic("divided_by", _divided)
-_arithmetic("modulo", lambda left, right: left % right if isinstance(left, int) else left - right * (left / right).__floor__())
-_arithmetic("at_least", max)
-_arithmetic("at_most", min)
-
-
-@_filter("abs")
-def _abs(charge: Charge, value: Any) -> Number:
-    return _result(abs(_number(value)))
-
-
-@_filter("ceil")
-def _ceil(charge: Charge, value: Any) -> Number:
-    return _rounded_to_whole(_number(value), math.ceil)
-
-
-@_filter("floor")
-def _floor(charge: Charge, value: Any) -> Number:
-    return _rounded_to_whole(_number(value), math.floor)
+_CALCULATIONS: dict[str, Callable[[Any, Any], Number]] = {
+    "plus": add, "minus": sub, "times": mul,
+    "divided_by": lambda left, right: left // right if isinstance(left, int) else left / right,
+    "modulo": lambda left, right: left % right if isinstance(left, int) else left - right * (left / right).__floor__(),
+    "at_least": max, "at_most": min,
+}
+for _name, _calculation in _CALCULATIONS.items():
+    _register(_name, partial(_calculated, _name, _calculation))
 
 
 def _rounded_to_whole(number: Number, function: Callable[[Number], int]) -> Number:
@@ -338,16 +276,6 @@ def _join(charge: Charge, value: Any, separator: Any = " ") -> str:
     return separator.join(texts)
 
 
-@_filter("first")
-def _first(charge: Charge, value: Any) -> Any:
-    return _end_of(value, 0)
-
-
-@_filter("last")
-def _last(charge: Charge, value: Any) -> Any:
-    return _end_of(value, -1)
-
-
 def _end_of(value: Any, place: int) -> Any:
     if not isinstance(value, str) and not is_array(value):
         raise _fault(f"Invalid input: String or Array expected, found `{type_name(value)}`")
@@ -358,21 +286,6 @@ def _end_of(value: Any, place: int) -> Any:
 def _size(charge: Charge, value: Any) -> int:
     size = get(value, "size") if is_array(value) or is_scalar(value) else len(value) if isinstance(value, Mapping) else 0
     return int(size)
-
-
-@_filter("concat")
-def _concat(charge: Charge, value: Any, other: Any) -> list[Any]:
-    return [*_array(charge, value), *_array(charge, other)]
-
-
-@_filter("reverse")
-def _reverse(charge: Charge, value: Any) -> list[Any]:
-    return list(_array(charge, value))[::-1]
-
-
-@_filter("compact")
-def _compact(charge: Charge, value: Any, name: Any = None) -> list[Any]:
-    return [element for element in _array(charge, value) if _member(charge, element, name) is not None]
 
 
 @_filter("map")
@@ -387,11 +300,8 @@ def _map(charge: Charge, value: Any, name: Any) -> list[Any]:
 def _where(charge: Charge, value: Any, name: Any, target: Any = None) -> list[Any]:
     elements = [value] if isinstance(value, Mapping) else value
     wanted = None if target is None else _identity(charge, target)
-    return [
-        element for element in _array(charge, elements)
-        if (member := _member(charge, element, name)) is not None
-        and (is_truthy(member) if target is None else _identity(charge, member) == wanted)
-    ]
+    return [element for element in _array(charge, elements) if (member := _member(charge, element, name)) is not None
+            and (is_truthy(member) if target is None else _identity(charge, member) == wanted)]
 
 
 @_filter("uniq")
@@ -407,18 +317,6 @@ def _sum(charge: Charge, value: Any, name: Any = None) -> Number:
     members = (_member(charge, element, name) for element in _array(charge, value))
     numbers = [member for member in members if isinstance(member, (int, float)) and not isinstance(member, bool)]
     return _result(math.fsum(numbers) if any(isinstance(number, float) for number in numbers) else sum(numbers))
-
-
-@_filter("sort")
-def _sort(charge: Charge, value: Any, name: Any = None) -> list[Any]:
-    """Sort smallest first, nil last; values without an order keep their order."""
-    return _sorted(charge, value, name, lambda member: member)
-
-
-@_filter("sort_natural")
-def _sort_natural(charge: Charge, value: Any, name: Any = None) -> list[Any]:
-    """Sort by texts in small letters."""
-    return _sorted(charge, value, name, lambda member: None if member is None else _text(charge, member).lower())
 
 
 def _sorted(charge: Charge, value: Any, name: Any, key: Callable[[Any], Any]) -> list[Any]:
@@ -456,7 +354,31 @@ def _identity(charge: Charge, value: Any, depth: int = limits.NESTING) -> Any:
     return tuple(_identity(charge, element, depth - 1) for element in elements)
 
 
-# Others
+_SHORT: dict[str, Filter] = {
+    "append": lambda charge, value, end: _made(charge, _text(charge, value) + _text(charge, end)),
+    "prepend": lambda charge, value, begin: _made(charge, _text(charge, begin) + _text(charge, value)),
+    "replace": lambda charge, value, old, new="": _replaced(charge, value, old, new, -1),
+    "replace_first": lambda charge, value, old, new="": _replaced(charge, value, old, new, 1),
+    "remove": lambda charge, value, part: _made(charge, _text(charge, value).replace(_text(charge, part), "")),
+    "remove_first": lambda charge, value, part: _made(charge, _text(charge, value).replace(_text(charge, part), "", 1)),
+    "remove_last": lambda charge, value, part: _replace_last(charge, value, part, ""),
+    "abs": lambda charge, value: _result(abs(_number(value))),
+    "ceil": lambda charge, value: _rounded_to_whole(_number(value), math.ceil),
+    "floor": lambda charge, value: _rounded_to_whole(_number(value), math.floor),
+    "first": lambda charge, value: _end_of(value, 0),
+    "last": lambda charge, value: _end_of(value, -1),
+    "concat": lambda charge, value, other: [*_array(charge, value), *_array(charge, other)],
+    "reverse": lambda charge, value: list(_array(charge, value))[::-1],
+    "compact": lambda charge, value, name=None: [
+        element for element in _array(charge, value) if _member(charge, element, name) is not None],
+    # Smallest first, nil last; values without an order keep their order.
+    "sort": lambda charge, value, name=None: _sorted(charge, value, name, lambda member: member),
+    # By texts in small letters.
+    "sort_natural": lambda charge, value, name=None: _sorted(
+        charge, value, name, lambda member: None if member is None else _text(charge, member).lower()),
+}
+for _name, _short in _SHORT.items():
+    _register(_name, _short)
 
 
 @_filter("default")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from operator import ge, gt, le, lt
 from typing import Any
 
 from liquid import Environment
@@ -255,15 +256,10 @@ def _holds(term: Expression, context: Any) -> bool:
     if term.operator in ("==", "!=", "<>"):
         return values.equal(left, right, context.charge) is (term.operator == "==")
     order = values.order(left, right)
-    return order is not None and _ORDERS[term.operator](order)
+    return order is not None and _ORDERS[term.operator](order, 0)
 
 
-_ORDERS: dict[str, Callable[[int], bool]] = {
-    "<": lambda order: order < 0,
-    ">": lambda order: order > 0,
-    "<=": lambda order: order <= 0,
-    ">=": lambda order: order >= 0,
-}
+_ORDERS: dict[str, Callable[[int, int], bool]] = {"<": lt, ">": gt, "<=": le, ">=": ge}
 
 
 def _exists(term: Expression, context: _Context) -> bool:
@@ -444,25 +440,21 @@ class _For(ForNode):
             for place, element in enumerate(elements):
                 context.loops[-1] = namespace["forloop"] = {
                     "length": length, "parentloop": parent, "index0": place, "index": place + 1, "rindex0": length - place - 1,
-                    "rindex": length - place, "first": place == 0, "last": place == length - 1,
-                }
+                    "rindex": length - place, "first": place == 0, "last": place == length - 1}
                 namespace[self.expression.name] = element
-                self._render_round(place, context, buffer)
+                try:
+                    self.block.render(context, buffer)
+                except ContinueLoop:
+                    pass
+                except TemplateError as error:
+                    where = self.expression.source  # type: ignore[attr-defined]  # it is a _Loop
+                    raise _from(error, where, index=place + 1) from None
         except BreakLoop:
             pass
         finally:
             context.loops.pop()
             context.scope.pop()
         return True
-
-    def _render_round(self, place: int, context: Any, buffer: Any) -> None:
-        try:
-            self.block.render(context, buffer)
-        except ContinueLoop:
-            pass
-        except TemplateError as error:
-            where = self.expression.source  # type: ignore[attr-defined]  # it is a _Loop
-            raise _from(error, where, index=place + 1) from None
 
 
 class _Output(StatementNode):
@@ -475,10 +467,7 @@ _NODES = {"if": _If, "unless": _Unless, "case": _Case, "for": _For, "tablerow": 
 
 
 class _Tokens(TokenStream):
-    """The tokens of a template. Raises LiquidSyntaxError when a tag keeps reading after the end.
-
-    `case` would do so for ever if only text follows it.
-    """
+    """The tokens of a template. Raises LiquidSyntaxError when a tag reads past the end, as `case` does if only text follows."""
 
     _MOST_ENDS = limits.NESTING + 10  # each block may read the end once
     _ends = 0

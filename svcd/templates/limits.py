@@ -26,8 +26,7 @@ class TemplateError(Exception):
         return TemplateError(self.message, (*path, *self.path))
 
     def while_parsing(self, root: str = "") -> str:
-        """Return the sentence for a JSON template with a syntax error. root: prefix of the path, such as
-        `.indexingFragments.a`."""
+        """Return the sentence for a syntax error of a JSON template. root: prefix of the path, such as `.indexingFragments.a`."""
         return self._sentence("parsing", root)
 
     def while_rendering(self, root: str = "") -> str:

@@ -38,10 +38,7 @@ class Part(NamedTuple):
 
 
 def scan(text: str) -> list[Part]:
-    """Return all tags and outputs, except those inside of `raw`.
-
-    Raises TemplateError beyond the limits, and for a tag or output that is not closed.
-    """
+    """Return all tags and outputs outside of `raw`. Raises TemplateError beyond the limits, and for an unclosed one."""
     if len(text) > limits.TEXT:
         raise TemplateError(f"liquid: Template is longer than {limits.TEXT} characters\n")
     parts = list(_parts(text))

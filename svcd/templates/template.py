@@ -48,11 +48,8 @@ def plain(text: str) -> Render | None:
 
 def _render_default(variables: Mapping[str, Any], budget: limits.Budget) -> str:
     charge = budget.charge
-    rendered = "".join([
-        f"{field['name']}: {value if type(value) is str else text_of(value, charge)}\n"
-        for field in variables["fields"]
-        if field["is_searchable"] and (value := field["value"]) is not None
-    ])
+    rendered = "".join([f"{field['name']}: {value if type(value) is str else text_of(value, charge)}\n"
+                        for field in variables["fields"] if field["is_searchable"] and (value := field["value"]) is not None])
     charge(0, len(rendered))
     return rendered
 
@@ -140,10 +137,8 @@ def document_variables(document: Mapping[str, Any], is_searchable: Callable[[str
     `fields` has {name, value, is_searchable} for each member of the document, in its order.
     """
     visible = {name: value for name, value in document.items() if name not in HIDDEN}
-    return {
-        "doc": visible,
-        "fields": [{"name": name, "value": value, "is_searchable": is_searchable(name)} for name, value in visible.items()],
-    }
+    return {"doc": visible, "fields": [
+        {"name": name, "value": value, "is_searchable": is_searchable(name)} for name, value in visible.items()]}
 
 
 def fragment_variables(document: Mapping[str, Any]) -> dict[str, Any]:

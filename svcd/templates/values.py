@@ -52,9 +52,6 @@ def type_name(value: Any) -> str:
     return next((name for kind, name in names if isinstance(value, kind)), "array")
 
 
-# Writing
-
-
 def text_of(value: Any, charge: Charge, depth: int = NESTING) -> str:
     """Return the text that an output writes: nothing for nil, elements of arrays and members of objects without separators,
     numbers without exponent. Raises TemplateError beyond the limits."""
@@ -85,20 +82,15 @@ def scalar_text(value: str | float | None) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value) if isinstance(value, int) else _float_text(value)
-
-
-def _float_text(value: float) -> str:
-    """The shortest decimal number that is read as this one, without exponent: `1`, `0.1`, `0.0000001`."""
+    if isinstance(value, int):
+        return str(value)
+    # The shortest decimal number that is read as this one, without exponent: `1`, `0.1`, `0.0000001`.
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("inf" if value > 0 else "-inf")
     text = repr(value)
-    return _without_exponent(text) if "e" in text else text.removesuffix(".0")
-
-
-def _without_exponent(text: str) -> str:
-    """`-1.5e-07` as `-0.00000015`."""
-    mantissa, exponent = text.removeprefix("-").split("e")
+    if "e" not in text:
+        return text.removesuffix(".0")
+    mantissa, exponent = text.removeprefix("-").split("e")  # `-1.5e-07` becomes `-0.00000015`
     whole, _, fraction = mantissa.partition(".")
     digits, places = whole + fraction, len(whole) + int(exponent)
     plain = f"0.{'0' * -places}{digits}" if places <= 0 else digits.ljust(places, "0")
@@ -135,44 +127,38 @@ def _source_parts(value: Any, depth: int) -> Iterator[str]:
         yield "]"
 
 
-# Looking up
-
-
 def get(value: Any, index: Any) -> Any:
-    """Return an element of an array (from its end, if negative), a member of an object, `size`, `first` or `last`; else
-    MISSING."""
+    """Return an element of an array (negative: from its end), a member of an object, `size`, `first`, `last`; or MISSING."""
     if isinstance(value, Mapping):
         name = scalar_text(index)
         if name in value:
             return value[name]
         return len(value) if name == "size" else MISSING
-    if is_array(value):
-        return _element(value, index)
-    return len(scalar_text(value)) if index == "size" and is_scalar(value) else MISSING
-
-
-def _element(array: Sequence[Any], index: Any) -> Any:
+    if not is_array(value):
+        return len(scalar_text(value)) if index == "size" and is_scalar(value) else MISSING
     if isinstance(index, str):
         if index == "size":
-            return len(array)
+            return len(value)
         index = {"first": 0, "last": -1}.get(index, index)
     if isinstance(index, str) and _WHOLE_NUMBER.fullmatch(index):
         index = int(index)
-    if not isinstance(index, int) or isinstance(index, bool) or not -len(array) <= index < len(array):
+    if not isinstance(index, int) or isinstance(index, bool) or not -len(value) <= index < len(value):
         return MISSING
-    return array[index]
+    return value[index]
 
 
 def find(root: Any, path: Sequence[Any]) -> Any:
-    """Return the value at a path; path[0] is the name of the variable whose value is root.
-
-    Raises TemplateError with the existing indexes.
-    """
+    """Return the value at a path; path[0] names the variable of root. Raises TemplateError with the existing indexes."""
     value = root
     for place in range(1, len(path)):
         inner = get(value, path[place])
         if inner is MISSING:
-            raise unknown_index(path, place, value)
+            available = ", ".join(value) if isinstance(value, Mapping) else ""
+            if is_array(value):
+                available = ", ".join(([f"0..{len(value) - 1}"] if len(value) else []) + ["first", "last"])
+            variable = ".".join(map(scalar_text, path[:place]))
+            raise TemplateError(f"liquid: Unknown index\n  with:\n    variable={variable}\n"
+                                f"    requested index={scalar_text(path[place])}\n    available indexes={available}\n")
         value = inner
     return value
 
@@ -180,23 +166,6 @@ def find(root: Any, path: Sequence[Any]) -> Any:
 def unknown_variable(name: str) -> TemplateError:
     """Return the error for a variable that does not exist."""
     return TemplateError(f"liquid: Unknown variable\n  with:\n    requested variable={name}\n")
-
-
-def unknown_index(path: Sequence[Any], place: int, parent: Any) -> TemplateError:
-    """Return the error for an index that does not exist in its parent. place: its place in the path."""
-    if isinstance(parent, Mapping):
-        available = ", ".join(parent)
-    elif is_array(parent):
-        available = ", ".join(([f"0..{len(parent) - 1}"] if len(parent) else []) + ["first", "last"])
-    else:
-        available = ""
-    variable = ".".join(map(scalar_text, path[:place]))
-    return TemplateError("liquid: Unknown index\n  with:\n"
-                         f"    variable={variable}\n    requested index={scalar_text(path[place])}\n"
-                         f"    available indexes={available}\n")
-
-
-# Comparing
 
 
 def _is_in_state(value: Any, state: State) -> bool:
@@ -208,8 +177,7 @@ def _is_in_state(value: Any, state: State) -> bool:
 
 
 def equal(left: Any, right: Any, charge: Charge, depth: int = NESTING) -> bool:
-    """Evaluate `==`. Numbers are compared by value; true equals all except nil and false. Raises TemplateError beyond the
-    limits."""
+    """Evaluate `==`. Numbers compare by value; true equals all except nil and false. Raises TemplateError beyond limits."""
     if isinstance(left, State) or isinstance(right, State):
         return _is_in_state(right, left) if isinstance(left, State) else _is_in_state(left, right)
     if left is None or right is None:
