@@ -58,12 +58,7 @@ def joined_blocks(rows: Sequence[Row]) -> DocIds:
         return from_bytes(rows[0][0])
     few = b"".join([block for (block,) in rows if len(block) % DOCID_BYTES == 0])
     others = [from_bytes(block) for (block,) in rows if len(block) % DOCID_BYTES]
-    return union_of([joined_lists(few), *others] if few else others)
-
-
-def joined_lists(blocks: bytes) -> DocIds:
-    """Return the union of blocks that list their documents; blocks: concatenated in any order."""
-    return DocIds(numbers_of("I", blocks))
+    return union_of([DocIds(numbers_of("I", few)), *others] if few else others)
 
 
 def joined_within(rows: Sequence[Row], docids: DocIds) -> DocIds:

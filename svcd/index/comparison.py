@@ -18,7 +18,7 @@ from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes, union_of
 from svcd.geo.sphere import direction
 from svcd.index.geo_reader import BlockEntry, PointBlock, block_entry
 from svcd.index.schema import DOCID_BITS
-from svcd.index.vector_rows import docid_of, embedder_rows, sketch_docids
+from svcd.index.vector_reader import docid_of, embedder_rows, sketch_docids
 from svcd.vectors.sketches import SketchForm
 
 Row = tuple[Any, ...]

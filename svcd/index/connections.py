@@ -41,13 +41,10 @@ def open_writer(path: Path, *, cache_kib: int = 2048) -> sqlite3.Connection:
     """Open the writing connection of a file, created if absent; a commit is on disk when it returns."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000)
     try:
-        connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
         # Some builds of SQLite overwrite freed pages with zeros by default, which makes the log as large as the deleted data.
-        connection.execute("PRAGMA secure_delete = FAST")
-        connection.execute(f"PRAGMA cache_size = -{cache_kib}")
-        connection.execute(f"PRAGMA mmap_size = {MAP_BYTES}")
+        for pragma in (f"page_size = {PAGE_SIZE}", "journal_mode = WAL", "synchronous = FULL", "secure_delete = FAST",
+                       f"cache_size = -{cache_kib}", f"mmap_size = {MAP_BYTES}"):
+            connection.execute(f"PRAGMA {pragma}")
         define_checksum(connection)
     except BaseException:  # such as a full disk: the next attempt must not find the file open
         connection.close()
@@ -64,10 +61,7 @@ class FullDiskReader(sqlite3.Connection):
 
 
 def keep_log(path: Path) -> None:
-    """Create the files of a database's log where they are missing.
-
-    The last writer removes them, and on a full disk a reader may not be able to create them again.
-    """
+    """Create a database's missing log files: the last writer removes them, and on a full disk a reader cannot create them."""
     for suffix in ("-wal", "-shm"):
         try:
             Path(f"{path}{suffix}").touch()
@@ -99,9 +93,8 @@ def _reader(path: Path, how: str, kind: type[sqlite3.Connection]) -> sqlite3.Con
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, factory=kind,
                                  check_same_thread=False, timeout=BUSY_MS / 1000, cached_statements=64)
     try:
-        connection.execute("PRAGMA query_only = ON")
-        connection.execute(f"PRAGMA cache_size = -{READER_CACHE_KIB}")
-        connection.execute(f"PRAGMA mmap_size = {MAP_BYTES}")
+        for pragma in ("query_only = ON", f"cache_size = -{READER_CACHE_KIB}", f"mmap_size = {MAP_BYTES}"):
+            connection.execute(f"PRAGMA {pragma}")
     except BaseException:
         connection.close()
         raise
@@ -159,6 +152,7 @@ class ReadPool:
 
     def __init__(self, most_idle: int = 64, most_open: int | None = None) -> None:
         self._most_open = most_open or machine.reader_limit()
+        self.most_held = self._most_open // 2  # by one request, so that other requests can continue
         self._most_idle = min(most_idle, self._most_open)
         self._idle: OrderedDict[str, list[sqlite3.Connection]] = OrderedDict()
         self._idle_count = 0
@@ -167,11 +161,6 @@ class ReadPool:
         self._opening = 0  # connections that are being opened
         self._deleted: set[str] = set()
         self._changed = threading.Condition(threading.Lock())  # guards all of these; notified when a reader is returned
-
-    @property
-    def most_held(self) -> int:
-        """The number of readers that one request may hold, so that other requests can continue."""
-        return self._most_open // 2
 
     @contextmanager
     def transaction(self, path: Path | str) -> Iterator[sqlite3.Connection]:
@@ -264,7 +253,7 @@ class ReadPool:
                 self._idle.setdefault(path, []).append(connection)
                 self._idle.move_to_end(path)
                 self._idle_count += 1
-                if self._idle_count > self._most_idle or self._open > self._most_open:
+                if self._idle_count > min(self._most_idle, self._most_open - len(self._lent) - self._opening):
                     surplus = self._least_recently_used()
             self._changed.notify_all()
         if surplus:
@@ -277,8 +266,6 @@ class ReadPool:
         self._closed += 1  # by the caller
         return connections.pop(0)
 
-    # Opening
-
     @property
     def _open(self) -> int:
         return len(self._lent) + self._idle_count + self._opening
@@ -290,17 +277,23 @@ class ReadPool:
         until = time.monotonic() + (HOLDER_WAIT_S if is_holder else WAIT_S)
         while True:
             self._make_room(until)
-            connection = None
+            connection: sqlite3.Connection | None = None
+            is_open = False
             try:
-                connection = _open_whole(path)
+                connection = open_reader(Path(path))
+                # Opens the log too, so that the first transaction needs no further descriptor.
+                connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+                is_open = True
                 return connection
             except sqlite3.OperationalError as failure:
                 if not _is_out_of_descriptors(failure, path):
                     raise
             finally:
+                if connection and not is_open:
+                    connection.close()
                 with self._changed:
                     self._opening -= 1
-                    if connection is not None:
+                    if connection and is_open:
                         self._lent[id(connection)] = threading.get_ident()
                     else:
                         self._changed.notify_all()
@@ -332,17 +325,6 @@ class ReadPool:
         return [connection for connections in idle.values() for connection in connections]
 
 
-def _open_whole(path: str) -> sqlite3.Connection:
-    """Open a reader together with the log, so that its first transaction needs no further descriptor."""
-    connection = open_reader(Path(path))
-    try:
-        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
 def _is_out_of_descriptors(failure: sqlite3.OperationalError, path: str) -> bool:
     """Return whether SQLite, which only reports that it cannot open a file, lacked descriptors."""
     if failure.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or not os.path.exists(path):
@@ -370,9 +352,6 @@ def table_sizes(connection: sqlite3.Connection) -> dict[str, int]:
         return dict(connection.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY name"))
     except sqlite3.OperationalError:
         return {}
-
-
-# Durable file names
 
 
 def sync_folder(folder: Path) -> None:

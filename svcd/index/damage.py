@@ -101,6 +101,12 @@ _JSON_COLUMNS = {
 }
 
 
+# Tables with sets of documents -> the column that identifies a row in a fault; the set is in the column `docids`.
+_SETS = {"value_postings": "fid", "value_groups": "fid", "vector_postings": "embedder", "prefix_postings": "letter",
+         "materialized_postings": "key", "point_blocks": "start", "point_regions": "start"}
+_BY_DOCID = ("forward_index", "document_values", "points", "geometries")
+
+
 def index_faults(connection: sqlite3.Connection, without: Without) -> Iterator[str]:
     """Yield the faults of the file of an index, a sentence each. Afterwards the connection reads texts as bytes."""
     yield from _table_faults(connection, schema.INDEX, schema.INDEX_CHECKSUMS, without)
@@ -118,7 +124,27 @@ def index_faults(connection: sqlite3.Connection, without: Without) -> Iterator[s
     everything = DocIds(docids)
     if from_bytes(meta.get(b"docids", b"")) != everything:
         yield "the set of all documents differs from the stored documents"
-    yield from _decoding_faults(connection, everything)
+    for table, name in _SETS.items():
+        for key, stored in connection.execute(f"SELECT {name}, docids FROM {table}"):
+            try:
+                members = from_bytes(stored)
+            except (ValueError, TypeError) as error:
+                yield f"the row of {_shown(key)} in {table} cannot be decoded: {error}"
+                continue
+            # Sets of terms and pairs may keep documents that were deleted since: readers remove these.
+            if table != "materialized_postings" and members - everything:
+                yield f"the row of {_shown(key)} in {table} has documents that do not exist"
+    for table in _BY_DOCID:
+        for (docid,) in connection.execute(f"SELECT docid FROM {table} WHERE docid NOT IN (SELECT docid FROM documents)"):
+            yield f"document {docid} of {table} is not in documents"
+    for docid, text in connection.execute("SELECT docid, words FROM forward_index"):
+        yield from _decoded(f"the row of document {docid} in forward_index", lambda words: fts.forward_rows(words.decode()), text)
+    for docid, text in connection.execute("SELECT docid, field_values FROM document_values"):
+        yield from _decoded(f"the row of document {docid} in document_values", json.loads, text)
+    try:
+        connection.execute("SELECT sum(doc), sum(cnt) FROM vocabulary").fetchone()  # reads all lists of FTS5
+    except sqlite3.DatabaseError as error:
+        yield f"the FTS5 table terms cannot be read: {error}"
 
 
 _META: dict[bytes, Callable[[Any], Any]] = {
@@ -143,41 +169,6 @@ def _table_faults(connection: sqlite3.Connection, kind: schema.Kind, tables: sch
         for name in schema.odd_statements(connection, kind):
             yield f"`{name}` differs from the table, index or trigger that svcd created: it is missing or was changed"
         yield from schema.checksum_faults(connection, tables, without)
-
-
-# Tables with sets of documents -> the column that identifies a row in a fault; the set is in the column `docids`.
-_SETS = {"value_postings": "fid", "value_groups": "fid", "vector_postings": "embedder", "prefix_postings": "letter",
-         "materialized_postings": "key", "point_blocks": "start", "point_regions": "start"}
-_BY_DOCID = ("forward_index", "document_values", "points", "geometries")
-
-
-def _decoding_faults(connection: sqlite3.Connection, everything: DocIds) -> Iterator[str]:
-    """Yield rows that cannot be decoded, and rows with documents that do not exist."""
-    for table, name in _SETS.items():
-        for key, stored in connection.execute(f"SELECT {name}, docids FROM {table}"):
-            try:
-                docids = from_bytes(stored)
-            except (ValueError, TypeError) as error:
-                yield f"the row of {_shown(key)} in {table} cannot be decoded: {error}"
-                continue
-            # Sets of terms and pairs may keep documents that were deleted since: readers remove these.
-            if table != "materialized_postings" and docids - everything:
-                yield f"the row of {_shown(key)} in {table} has documents that do not exist"
-    for table in _BY_DOCID:
-        for (docid,) in connection.execute(f"SELECT docid FROM {table} WHERE docid NOT IN (SELECT docid FROM documents)"):
-            yield f"document {docid} of {table} is not in documents"
-    for docid, text in connection.execute("SELECT docid, words FROM forward_index"):
-        yield from _decoded(f"the row of document {docid} in forward_index", _forward_rows, text)
-    for docid, text in connection.execute("SELECT docid, field_values FROM document_values"):
-        yield from _decoded(f"the row of document {docid} in document_values", json.loads, text)
-    try:
-        connection.execute("SELECT sum(doc), sum(cnt) FROM vocabulary").fetchone()  # reads all lists of FTS5
-    except sqlite3.DatabaseError as error:
-        yield f"the FTS5 table terms cannot be read: {error}"
-
-
-def _forward_rows(text: bytes) -> Any:
-    return fts.forward_rows(text.decode())
 
 
 def _shown(key: Any) -> str:

@@ -72,27 +72,20 @@ def disk_bytes(folder: Path) -> tuple[int, int]:
 
 
 class Reserve:
-    """The reserve of a data folder. disk: returns free bytes and size of the disk, like disk_bytes()."""
+    """The reserve of a data folder. disk: returns free bytes and size of the disk, like disk_bytes().
+
+    bytes: the size of the reserve. is_short: whether some of it was released and not restored yet.
+    """
 
     def __init__(self, folder: Path, disk: Callable[[Path], tuple[int, int]] = disk_bytes) -> None:
         self.path = folder / "reserve"
         self._folder = folder
         self.disk = disk
         self._lock = threading.Lock()  # guards the fields below, and the file
-        self._bytes = self.path.stat().st_size if self.path.exists() else 0
+        self.bytes = self.path.stat().st_size if self.path.exists() else 0
         self._wanted = 0  # 0: no reserve is kept
         self._users = 0  # number of writes that use the released space
-        self._is_short = self.path.exists() and not self._bytes
-
-    @property
-    def bytes(self) -> int:
-        """The size of the reserve."""
-        return self._bytes
-
-    @property
-    def is_short(self) -> bool:
-        """Whether some of the reserve was released and not restored yet."""
-        return self._is_short
+        self.is_short = self.path.exists() and not self.bytes
 
     def keep(self, index_bytes: int) -> None:
         """Keep a reserve from now on, large enough for an index file of `index_bytes`, as far as the disk has room."""
@@ -100,8 +93,8 @@ class Reserve:
             free, whole = self.disk(self._folder)
             wanted = min(max(LEAST_BYTES, index_bytes // INDEX_PART), MOST_BYTES, whole // _DISK_PART)
             self._wanted = max(self._wanted, wanted)
-            if not self._is_short:
-                self._fill(min(self._wanted, (free + self._bytes) // 2))
+            if not self.is_short:
+                self._fill(min(self._wanted, (free + self.bytes) // 2))
         self.restore()
 
     def fit(self, index_bytes: int) -> None:
@@ -111,15 +104,15 @@ class Reserve:
 
     def make_way(self, most: int = PART_BYTES) -> None:
         """Release up to `most` bytes of the reserve if the disk is almost full. Call before a write that frees space."""
-        if self._bytes and self.disk(self._folder)[0] < LOW_BYTES:
+        if self.bytes and self.disk(self._folder)[0] < LOW_BYTES:
             self.give_up(most)
 
     def give_up(self, most: int = MOST_BYTES) -> bool:
         """Release up to `most` bytes for a write that frees space but found no room. Return whether bytes were released."""
         with self._lock:
-            if not self._bytes:
+            if not self.bytes:
                 return False
-            left = max(0, self._bytes - most)
+            left = max(0, self.bytes - most)
             try:
                 with self.path.open("r+b") as file:
                     file.truncate(left)
@@ -127,7 +120,7 @@ class Reserve:
             except OSError as error:
                 logs.warn("the disk space reserve could not be released", reason=error.strerror)
                 return False
-            is_first, self._bytes, self._is_short = not self._is_short, left, True
+            is_first, self.bytes, self.is_short = not self.is_short, left, True
         if is_first:
             logs.warn("the disk is full: only requests that free space are accepted", reserve_left=left)
         return True
@@ -145,40 +138,40 @@ class Reserve:
 
     def restore(self) -> None:
         """Take the released space back: all of it if the disk has room, else as much as is free, before other programs do."""
-        if not self._is_short or not self._wanted:
+        if not self.is_short or not self._wanted:
             return
         with self._lock:
-            if not self._is_short or self._users:
+            if not self.is_short or self._users:
                 return
-            lacking = self._wanted - self._bytes
-            while lacking >= _CRUMBS and not self._fill(self._bytes + lacking):
+            lacking = self._wanted - self.bytes
+            while lacking >= _CRUMBS and not self._fill(self.bytes + lacking):
                 lacking //= 2
-            is_restored = self._bytes >= self._wanted and self.disk(self._folder)[0] >= LOW_BYTES
-            self._is_short = not is_restored
+            is_restored = self.bytes >= self._wanted and self.disk(self._folder)[0] >= LOW_BYTES
+            self.is_short = not is_restored
         if is_restored:
-            logs.info("the disk has space again, and the reserve is restored", bytes=self._bytes)
+            logs.info("the disk has space again, and the reserve is restored", bytes=self.bytes)
 
     def refuse_growth(self) -> None:
         """Raise no_space_left_on_device while the reserve is short. Call before a write that takes space."""
-        if self._is_short:
+        if self.is_short:
             self.restore()
-            if self._is_short:
+            if self.is_short:
                 raise ApiError("no_space_left_on_device", _ONLY_FREEING)
 
     def _fill(self, size: int) -> bool:
         """Enlarge the file to `size`; False when the disk lacks room. A tiny reserve is not worth creating."""
-        if size <= self._bytes or size < _SMALLEST and not self._is_short:
+        if size <= self.bytes or size < _SMALLEST and not self.is_short:
             return True
         try:
             with self.path.open("ab") as file:
                 if hasattr(os, "posix_fallocate"):
-                    os.posix_fallocate(file.fileno(), self._bytes, size - self._bytes)
+                    os.posix_fallocate(file.fileno(), self.bytes, size - self.bytes)
                 else:
-                    for start in range(self._bytes, size, _PORTION_BYTES):
+                    for start in range(self.bytes, size, _PORTION_BYTES):
                         file.write(bytes(min(_PORTION_BYTES, size - start)))
         except OSError:
             with suppress(OSError):
-                os.truncate(self.path, self._bytes)
+                os.truncate(self.path, self.bytes)
             return False
-        self._bytes = size
+        self.bytes = size
         return True

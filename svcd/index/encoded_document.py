@@ -12,7 +12,8 @@ from typing import NamedTuple
 from svcd.index import fts, prefix_postings
 from svcd.index.bitmap_blocks import BLOCK_BITS
 from svcd.index.schema import COUNTED_WORDS
-from svcd.index.value_writer import MIXED, FieldEntry, Postings, RowEdits, json_array, posting_entries
+from svcd.index.value_writer import MIXED, Postings, RowEdits, json_array, posting_entries
+from svcd.schema.field_values import FieldValues
 
 Positions = Mapping[str, Sequence[str]]  # attribute -> word at each position, "" for a position gap
 
@@ -51,21 +52,18 @@ def attribute_words(terms: Sequence[str]) -> AttributeWords:
                           fts.position_terms_of(fts.terms_of(row, terms)))
 
 
-def attribute_values(entry: FieldEntry) -> AttributeValues:
+def attribute_values(entry: FieldValues) -> AttributeValues:
     """Encode the values of an attribute."""
     return json_array(entry), posting_entries(entry)
 
 
-def encoded_values(values: Mapping[str, FieldEntry]) -> Values:
+def encoded_values(values: Mapping[str, FieldValues]) -> Values:
     """Return the encoded values of a document, by attribute."""
     return {name: attribute_values(held) for name, held in values.items()}
 
 
-def encoded_documents(documents: Iterable[tuple[Positions | None, Mapping[str, FieldEntry], int | None]]) -> EncodedDocuments:
-    """Encode documents that are written together.
-
-    documents: (words, or None if they do not change; attribute -> values; docid if it is new) of each.
-    """
+def encoded_documents(documents: Iterable[tuple[Positions | None, Mapping[str, FieldValues], int | None]]) -> EncodedDocuments:
+    """Encode documents that are written together: (words, None if they stay; attribute -> values; docid if new) of each."""
     portion = EncodedPortion()
     for positions, values, docid in documents:
         words = None if positions is None else {name: attribute_words(terms) for name, terms in positions.items()}

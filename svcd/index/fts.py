@@ -144,29 +144,6 @@ def term_positions(forward: str, term: str) -> Iterator[tuple[int, set[int]]]:
             yield int(column), bucketed
 
 
-def words_by_column(forward: str) -> dict[int, list[str]]:
-    """Return FTS column -> the words of a field by position, "" for a gap, of a forward index row."""
-    is_escaped, words = "~" in forward, {}
-    for line in forward.replace(SEPARATOR_MARK, _SEVEN_GAPS).split(_FIELD_END) if forward else ():
-        column, _, row = line.partition(_COLUMN_END)
-        words[int(column)] = positions(row) if is_escaped else row.split(" ")
-    return words
-
-
-def columns_of(forward: str) -> list[str]:
-    """Return the FTS columns of the fields that hold words, as written in a forward index row."""
-    return [line[:line.index(_COLUMN_END)] for line in forward.split(_FIELD_END)] if forward else []
-
-
-def spaced_lines(forward: str) -> str:
-    """Return a forward index row as lines "column, terms by position", with a space before and after each term.
-
-    A position gap is one more space. So the position of a term is the number of spaces between the start of its line and the
-    space before it.
-    """
-    return f"{forward.replace(SEPARATOR_MARK, _SEVEN_GAPS).replace(_COLUMN_END, ' ').replace(_FIELD_END, _SPACED_END)} "
-
-
 def spelled_words(terms: Iterable[str]) -> list[str]:
     """Return the words of terms in byte order. terms: in byte order, which differs where characters are escaped."""
     found = list(terms)
@@ -204,10 +181,7 @@ _FEW_WORDS = 4
 
 
 class StoredWords:
-    """A `svcd.query.reader.DocumentWords`.
-
-    forward: the forward index row of the document; names: FTS column (as text in that row) -> field.
-    """
+    """A `svcd.query.reader.DocumentWords` of a forward index row. names: FTS column (as text in that row) -> field."""
 
     __slots__ = ("docid", "_forward", "_names", "_text", "_fields", "_rows", "_occurrences")
 
@@ -215,8 +189,10 @@ class StoredWords:
         self.docid = docid
         self._forward = forward
         self._names = names
-        # Lines "column, terms by position" with a space after each term, so that every term has a space on both sides.
-        self._text = spaced_lines(forward)
+        # Lines "column, terms by position" with a space before and after each term; a position gap is one more space. So the
+        # position of a term is the number of spaces between the start of its line and the space before it.
+        lines = forward.replace(SEPARATOR_MARK, _SEVEN_GAPS).replace(_COLUMN_END, " ").replace(_FIELD_END, _SPACED_END)
+        self._text = f"{lines} "
         self._fields: Sequence[str] | None = None
         self._rows: Sequence[Sequence[str]] | None = None
         self._occurrences: dict[str, list[int]] = {}
@@ -225,7 +201,8 @@ class StoredWords:
     def fields(self) -> Sequence[str]:
         """The fields that hold words."""
         if self._fields is None:
-            self._fields = [self._names[column] for column in columns_of(self._forward)]
+            self._fields = [self._names[line[:line.index(_COLUMN_END)]] for line in self._forward.split(_FIELD_END)
+                            ] if self._forward else []
         return self._fields
 
     def occurrences(self, word: str) -> list[int]:
@@ -242,10 +219,8 @@ class StoredWords:
             for word in words:
                 found += self.occurrences(word)
             return found
-        return [(number << FIELD_SHIFT) + position
-                for number, in_field in enumerate(self._words_by_position())
-                for position, word in enumerate(in_field)
-                if word in words]
+        return [(number << FIELD_SHIFT) + position for number, in_field in enumerate(self._words_by_position())
+                for position, word in enumerate(in_field) if word in words]
 
     def occurrences_of_prefix(self, prefix: str) -> list[int]:
         """Return the occurrences of all words that start with a prefix."""
@@ -270,13 +245,9 @@ class StoredWords:
 
     def _words_by_position(self) -> Sequence[Sequence[str]]:
         if self._rows is None:
-            self._rows = list(words_by_column(self._forward).values())
+            lines = self._forward.replace(SEPARATOR_MARK, _SEVEN_GAPS).split(_FIELD_END) if self._forward else ()
+            self._rows = [positions(line.partition(_COLUMN_END)[2]) for line in lines]
         return self._rows
-
-
-def stored_words(forward_texts: Mapping[int, str], docids: Sequence[int], names: Mapping[str, str]) -> Iterator[StoredWords]:
-    """Return the words of documents, in the order of docids. forward_texts: docid -> forward index row, if it has words."""
-    return (StoredWords(docid, forward_texts.get(docid, ""), names) for docid in docids)
 
 
 # For each document FTS5 checks every term of an OR: among a million documents a term takes 68 us in a query of 160 terms, 47 in
@@ -308,13 +279,14 @@ def docids_of_any(connection: sqlite3.Connection, table: str, terms: Sequence[st
 # import, a dozen after writes. It finds a term in half the time when there is only one segment.
 
 TABLES = "terms", "term_positions"
+_MERGE = "INSERT INTO {0}({0}, rank) VALUES ('merge', ?)"
 _PAGES_AT_ONCE = 100  # some 10 ms
 _LEAST_CHANGES = 2  # a merge that changes fewer rows is finished: https://www.sqlite.org/fts5.html#the_merge_command
 
 
 def begin_merge(writer: sqlite3.Connection, table: str) -> None:
     """Begin to merge all segments of a table into one, inside a transaction."""
-    _merge(writer, table, -_PAGES_AT_ONCE)  # a negative number includes all segments
+    writer.execute(_MERGE.format(table), (-_PAGES_AT_ONCE,))  # a negative number includes all segments
 
 
 def continue_merge(writer: sqlite3.Connection, table: str) -> bool:
@@ -323,9 +295,5 @@ def continue_merge(writer: sqlite3.Connection, table: str) -> bool:
     Segments written since the merge began are left alone: otherwise it would start again after each write.
     """
     before = writer.total_changes
-    _merge(writer, table, _PAGES_AT_ONCE)
+    writer.execute(_MERGE.format(table), (_PAGES_AT_ONCE,))
     return writer.total_changes - before >= _LEAST_CHANGES
-
-
-def _merge(writer: sqlite3.Connection, table: str, pages: int) -> None:
-    writer.execute(f"INSERT INTO {table}({table}, rank) VALUES ('merge', ?)", (pages,))

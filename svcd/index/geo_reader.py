@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import compress
 from typing import Any, NamedTuple
@@ -19,8 +19,8 @@ from svcd.geo.sphere import (
 )
 from svcd.index.read_transaction import ReadTransaction, placeholders, statement_portions
 
-_BOX = "x0, y0, z0, x1, y1, z1"
-_SIDES = "south, west, north, east"
+BOX = "x0, y0, z0, x1, y1, z1"
+SIDES = "south, west, north, east"
 _REGION, _BLOCK, _POINT = range(3)  # at equal distance the larger unit is opened first, so that points come by docid
 
 
@@ -87,9 +87,47 @@ class GeoReader:
 
     def docids_within(self, point: Point, metres: float) -> DocIds:
         """Documents whose point is at most `metres` away."""
-        return _Circle(self, point, metres).docids()
+        origin = direction(point)
+        surely_near, surely_far = chord_bounds(metres)
 
-    # Geometries
+        def is_near(whole: _Region | _BlockBounds) -> bool:
+            return greatest_chord(whole.box, origin) <= surely_near
+
+        def is_far(whole: _Region | _BlockBounds) -> bool:
+            return least_chord(whole.box, origin) > surely_far
+
+        near: list[DocIds] = []
+        far: list[DocIds] = []  # far documents of regions that count as near
+        for region in self.regions():
+            if is_near(region):
+                near.append(self.region_docids(region))
+            elif not is_far(region):
+                inside: list[_BlockBounds] = []
+                outside: list[_BlockBounds] = []
+                crossed: list[_BlockBounds] = []
+                for block in self.blocks(region):
+                    (inside if is_near(block) else outside if is_far(block) else crossed).append(block)
+                is_mostly_near = sum(block.points for block in inside) > sum(block.points for block in outside)
+                if is_mostly_near:
+                    near.append(self.region_docids(region))
+                noted = far if is_mostly_near else near
+                noted += [self.block_docids(block.start) for block in (outside if is_mostly_near else inside)]
+                noted += [self._exceptions(point, metres, block.start, is_mostly_near) for block in crossed]
+        return union_of(near) - union_of(far)
+
+    def _exceptions(self, point: Point, metres: float, start: int, are_far: bool) -> DocIds:
+        """Return the exceptions in a block that crosses a circle: its far documents, or its near ones."""
+        block, (x0, y0, z0), bounds = self.block(start), direction(point), chord_bounds(metres)
+        # Cosines take a third of the time of chords and are exact enough for the bounds; between the bounds the distance decides.
+        cosines = [x * x0 + y * y0 + z * z0 for x, y, z in zip(block.xs, block.ys, block.zs)]
+        near, far = (1 - chord / 2 for chord in bounds)
+        if are_far:
+            found = [docid for docid, cosine in zip(block.docids, cosines) if cosine < far]
+        else:
+            found = [docid for docid, cosine in zip(block.docids, cosines) if cosine >= near]
+        between = [docid for docid, cosine in zip(block.docids, cosines) if far <= cosine < near]
+        found += [docid for docid, other in self.points(between) if (distance(point, other) > metres) == are_far]
+        return DocIds(found)
 
     def geometries_meeting(self, sides: Bounds) -> Iterator[tuple[int, Bounds]]:
         """Yield (docid, its box) for the documents whose box meets a box, in no order. Boxes that share a point meet."""
@@ -97,7 +135,7 @@ class GeoReader:
         for size in self._transaction.cached(("shape sizes",), lambda: [row[0] for row in self._connection.execute(
                 "SELECT DISTINCT size FROM geometries")]):
             for docid, *own in self._connection.execute(
-                    f"SELECT docid, {_SIDES} FROM geometries WHERE size = ? AND south BETWEEN ? AND ? AND west <= ? "
+                    f"SELECT docid, {SIDES} FROM geometries WHERE size = ? AND south BETWEEN ? AND ? AND west <= ? "
                     "AND north >= ? AND east >= ?", (size, south - 2.0 ** size, north, east, south, west)):
                 yield docid, tuple(own)
 
@@ -106,21 +144,19 @@ class GeoReader:
         is_wide = "east - west >= ? OR west < ? OR east > ? OR south <= ? OR north >= ?"
         return self._transaction.cached(("wide shapes",), lambda: [
             (docid, tuple(own)) for docid, *own in self._connection.execute(
-                f"SELECT docid, {_SIDES} FROM geometries WHERE {is_wide}", (HALF_TURN, -HALF_TURN, HALF_TURN, -POLE, POLE))])
+                f"SELECT docid, {SIDES} FROM geometries WHERE {is_wide}", (HALF_TURN, -HALF_TURN, HALF_TURN, -POLE, POLE))])
 
     def geometry(self, docid: int) -> bytes:
         """Return the geometry of a document that has one."""
         geometry: bytes = self._connection.execute("SELECT geometry FROM geometries WHERE docid = ?", (docid,)).fetchone()[0]
         return geometry
 
-    # Rows
-
     def regions(self) -> list[_Region]:
         """The regions that have a point."""
         return self._transaction.cached(("point regions",), lambda: [
             _Region(start, start + (1 << size) - 1, generation, tuple(around))
             for start, size, generation, *around in self._connection.execute(
-                f"SELECT start, size, generation, {_BOX} FROM point_regions WHERE points > 0")])
+                f"SELECT start, size, generation, {BOX} FROM point_regions WHERE points > 0")])
 
     def region_docids(self, region: _Region) -> DocIds:
         """The documents of a region."""
@@ -135,7 +171,7 @@ class GeoReader:
         """The blocks of a region that have points."""
         return self._transaction.cache.get((self._transaction.uuid, "point blocks", region.start, region.generation), lambda: [
             _BlockBounds(start, points, tuple(around)) for start, points, *around in self._connection.execute(
-                f"SELECT start, points, {_BOX} FROM point_blocks WHERE start BETWEEN ? AND ? AND points > 0",
+                f"SELECT start, points, {BOX} FROM point_blocks WHERE start BETWEEN ? AND ? AND points > 0",
                 (region.start, region.last))])
 
     def block_docids(self, start: int) -> DocIds:
@@ -149,71 +185,11 @@ class GeoReader:
             "SELECT docids, directions FROM point_blocks WHERE start = ?", (start,)).fetchone())
 
 
-class _Circle:
-    """The documents within a distance of a point."""
-
-    def __init__(self, rows: GeoReader, point: Point, metres: float) -> None:
-        self._rows = rows
-        self._point, self._metres = point, metres
-        self._origin = direction(point)
-        self._surely_near, self._surely_far = chord_bounds(metres)
-        self._near: list[DocIds] = []
-        self._far: list[DocIds] = []  # far documents of regions that count as near
-
-    def docids(self) -> DocIds:
-        """Return the documents as a set."""
-        whole = [self._rows.region_docids(region) for region in self._rows.regions()
-                 if self._is_near(region) or (not self._is_far(region) and self._is_mostly_near(region))]
-        return union_of([*whole, *self._near]) - union_of(self._far)
-
-    def _is_near(self, whole: _Region | _BlockBounds) -> bool:
-        return greatest_chord(whole.box, self._origin) <= self._surely_near
-
-    def _is_far(self, whole: _Region | _BlockBounds) -> bool:
-        return least_chord(whole.box, self._origin) > self._surely_far
-
-    def _is_mostly_near(self, region: _Region) -> bool:
-        """Return whether most documents of a region are near. Notes the exceptions in _far, or else in _near."""
-        inside: list[_BlockBounds] = []
-        outside: list[_BlockBounds] = []
-        crossed: list[_BlockBounds] = []
-        for block in self._rows.blocks(region):
-            (inside if self._is_near(block) else outside if self._is_far(block) else crossed).append(block)
-        is_mostly_near = _points_in(inside) > _points_in(outside)
-        noted = self._far if is_mostly_near else self._near
-        for block in outside if is_mostly_near else inside:
-            noted.append(self._rows.block_docids(block.start))
-        for block in crossed:
-            noted.append(self._exceptions(block, is_mostly_near))
-        return is_mostly_near
-
-    def _exceptions(self, covered: _BlockBounds, are_far: bool) -> DocIds:
-        """Return the exceptions in a block that crosses the circle: its far documents, or its near ones."""
-        block = self._rows.block(covered.start)
-        x0, y0, z0 = self._origin
-        # Cosines take a third of the time of chords and are exact enough for the bounds; between the bounds the distance decides.
-        cosines = [x * x0 + y * y0 + z * z0 for x, y, z in zip(block.xs, block.ys, block.zs)]
-        near, far = 1 - self._surely_near / 2, 1 - self._surely_far / 2
-        if are_far:
-            found = [docid for docid, cosine in zip(block.docids, cosines) if cosine < far]
-        else:
-            found = [docid for docid, cosine in zip(block.docids, cosines) if cosine >= near]
-        between = [docid for docid, cosine in zip(block.docids, cosines) if far <= cosine < near]
-        found += [docid for docid, other in self._rows.points(between)
-                  if (distance(self._point, other) > self._metres) == are_far]
-        return DocIds(found)
-
-
-def _points_in(blocks: Iterable[_BlockBounds]) -> int:
-    return sum(block.points for block in blocks)
-
-
 # Blocks of points: a row has points that are near each other.
 #
 # The cube around the globe is halved along its axes in turn. A key has one bit for each halving (18 an axis: cells of 49 m)
 # and below them nine bits of the docid, since many documents may be at one point. A block covers an aligned range of keys and
 # is halved when it has more than MOST_BLOCK_POINTS points.
-
 
 MOST_BLOCK_POINTS = 512
 
@@ -300,8 +276,8 @@ EVERYWHERE = PointBlock(0, _KEY_BITS, array("I"), array("d"), array("d"), array(
 def _split(start: int, size: int, entries: Sequence[BlockEntry]) -> Iterator[PointBlock]:
     """Yield the blocks that cover a range of keys. entries: the points in it, ascending by key."""
     if len(entries) <= MOST_BLOCK_POINTS or size == 0:
-        yield PointBlock(start, size, array("I", [each.docid for each in entries]),
-                    *(array("d", [each[at] for each in entries]) for at in (2, 3, 4)))
+        columns = (array("d", [each[at] for each in entries]) for at in (2, 3, 4))
+        yield PointBlock(start, size, array("I", [each.docid for each in entries]), *columns)
         return
     middle = start + (1 << size - 1)
     middle_at = bisect_left(entries, middle, key=lambda each: each.key)

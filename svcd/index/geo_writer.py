@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes, union_of
 from svcd.geo.sphere import Bounds, Point, direction
-from svcd.index.geo_reader import EVERYWHERE, BlockEntry, PointBlock, block_entry, read_block
+from svcd.index.geo_reader import BOX, EVERYWHERE, SIDES, BlockEntry, PointBlock, block_entry, read_block
 from svcd.index.read_transaction import placeholders, statement_portions
 
 # A region is halved when it has more points than REGION_POINTS, and more than 1 / REGION_SHARE of all points: a circle reads the
@@ -23,16 +23,29 @@ from svcd.index.read_transaction import placeholders, statement_portions
 REGION_POINTS = 4096
 REGION_SHARE = 64
 
-_BOX = "x0, y0, z0, x1, y1, z1"
-_INSERT_BLOCK = (f"INSERT OR REPLACE INTO point_blocks(start, size, points, {_BOX}, docids, directions) "
+_INSERT_BLOCK = (f"INSERT OR REPLACE INTO point_blocks(start, size, points, {BOX}, docids, directions) "
                  f"VALUES (?{', ?' * 10})")
-_INSERT_REGION = (f"INSERT OR REPLACE INTO point_regions(start, size, points, {_BOX}, generation, docids) "
+_INSERT_REGION = (f"INSERT OR REPLACE INTO point_regions(start, size, points, {BOX}, generation, docids) "
                   f"VALUES (?{', ?' * 10})")
-_TABLES = ("points", "point_blocks", "point_regions")
+# Boxes lower than a thousandth of a millimetre (in degrees, as a power of two) count as this high.
+_LEAST_SIZE = -46
 
 
-class PointWriter:
-    """Updates the tables of points as documents change. The writer calls forget() on a rollback."""
+class StoredShape(NamedTuple):
+    """A geometry and the box around it: south, west, north, east."""
+
+    sides: Bounds
+    geometry: bytes
+
+    @property
+    def size(self) -> int:
+        """A power of two, as its exponent, that the height of the box in degrees does not exceed."""
+        height = self.sides[2] - self.sides[0]
+        return _LEAST_SIZE if height <= 2.0 ** _LEAST_SIZE else math.frexp(height)[1]
+
+
+class GeoWriter:
+    """Updates the tables of points and geometries as documents change. The writer calls forget() on a rollback."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -43,12 +56,12 @@ class PointWriter:
         self._starts = None
 
     def clear(self) -> None:
-        """Remove every point."""
-        for table in _TABLES:
+        """Remove every point and geometry."""
+        for table in ("points", "point_blocks", "point_regions", "geometries"):
             self._connection.execute(f"DELETE FROM {table}")
         self._starts = None
 
-    def change(self, points: Mapping[int, Point | None], generation: int) -> None:
+    def change_points(self, points: Mapping[int, Point | None], generation: int) -> None:
         """Set the points of documents. points: docid -> point or None; generation: the one that is being written."""
         # Most indexes are without points, and must not pay for them with every document.
         if not any(points.values()) and not self._connection.execute("SELECT 1 FROM points LIMIT 1").fetchone():
@@ -68,7 +81,16 @@ class PointWriter:
         self._change_blocks(removed, added)
         self._change_regions(removed, added, generation)
 
-    # Blocks
+    def change_geometries(self, shapes: Mapping[int, StoredShape | None]) -> None:
+        """Set the geometries of documents. shapes: docid -> geometry or None."""
+        # Most indexes are without geometries, and must not pay for them with every document.
+        if not any(shapes.values()) and not self._connection.execute("SELECT 1 FROM geometries LIMIT 1").fetchone():
+            return
+        self._connection.executemany("DELETE FROM geometries WHERE docid = ?",
+                                     [(docid,) for docid, shape in shapes.items() if shape is None])
+        self._connection.executemany(
+            f"INSERT OR REPLACE INTO geometries(docid, size, {SIDES}, geometry) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(docid, shape.size, *shape.sides, shape.geometry) for docid, shape in shapes.items() if shape])
 
     def _change_blocks(self, removed: Sequence[BlockEntry], added: Sequence[BlockEntry]) -> None:
         if self._starts is None:
@@ -96,8 +118,6 @@ class PointWriter:
         blocks = list(block.split())
         self._connection.executemany(_INSERT_BLOCK, [block.row() for block in blocks])
         return [block.start for block in blocks[1:]]
-
-    # Regions
 
     def _change_regions(self, removed: Sequence[BlockEntry], added: Sequence[BlockEntry], generation: int) -> None:
         regions = self._connection.execute("SELECT start, size FROM point_regions ORDER BY start").fetchall()
@@ -141,43 +161,3 @@ class PointWriter:
 
 def _last_key(start: int, size: int) -> int:
     return start + (1 << size) - 1
-
-
-# Boxes lower than a thousandth of a millimetre (in degrees, as a power of two) count as this high.
-_LEAST_SIZE = -46
-_SIDES = "south, west, north, east"
-
-
-class StoredShape(NamedTuple):
-    """A geometry and the box around it: south, west, north, east."""
-
-    sides: Bounds
-    geometry: bytes
-
-
-class GeometryWriter:
-    """Updates the table of geometries as documents change."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def clear(self) -> None:
-        """Remove every geometry."""
-        self._connection.execute("DELETE FROM geometries")
-
-    def change(self, shapes: Mapping[int, StoredShape | None]) -> None:
-        """Set the geometries of documents. shapes: docid -> geometry or None."""
-        # Most indexes are without geometries, and must not pay for them with every document.
-        if not any(shapes.values()) and not self._connection.execute("SELECT 1 FROM geometries LIMIT 1").fetchone():
-            return
-        self._connection.executemany("DELETE FROM geometries WHERE docid = ?",
-                                     [(docid,) for docid, shape in shapes.items() if shape is None])
-        self._connection.executemany(
-            f"INSERT OR REPLACE INTO geometries(docid, size, {_SIDES}, geometry) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [(docid, _size(shape.sides), *shape.sides, shape.geometry) for docid, shape in shapes.items() if shape])
-
-
-def _size(sides: Bounds) -> int:
-    """Return a power of two, as its exponent, that the height of a box in degrees does not exceed."""
-    height = sides[2] - sides[0]
-    return _LEAST_SIZE if height <= 2.0 ** _LEAST_SIZE else math.frexp(height)[1]

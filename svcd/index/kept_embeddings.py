@@ -38,10 +38,7 @@ def path_of(index_path: Path) -> Path:
 
 
 class KeptEmbeddings:
-    """The file of one index, opened for each access.
-
-    On a full disk nothing is kept. An unreadable file, which a power cut may leave, is deleted.
-    """
+    """The file of one index, opened for each access. A full disk keeps nothing; an unreadable file (a power cut) is deleted."""
 
     def __init__(self, index_path: Path) -> None:
         self._files = [index_path.with_name(index_path.name + suffix) for suffix in SUFFIXES]

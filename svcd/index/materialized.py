@@ -36,7 +36,7 @@ from svcd.index.materialized_groups import (
     CORRECTIONS, DOCIDS_OF_BLOCK, GroupGatherer, GroupRow, encoded_positions_of, family_rows,
 )
 from svcd.index.materialized_reader import LEAST, materialized_key
-from svcd.index.read_transaction import forward_texts, placeholders
+from svcd.index.read_transaction import FORWARD_TEXTS, placeholders, rows_by_docid
 from svcd.index.schema import LEAST_DOCUMENTS, SHARED_COLUMN
 
 # Finished work is committed each _COMMIT_S seconds, and when something else waits.
@@ -82,11 +82,6 @@ class Build(NamedTuple):
     def is_complete(self) -> bool:
         """Whether all sets are built."""
         return self.step == _DONE
-
-    @property
-    def is_gathering(self) -> bool:
-        """Whether documents written now can still be gathered again; later ones are refreshed, so that a build ends."""
-        return self.step in (_TERMS, _PAIRS, _GROUPS)
 
 
 def build_of(connection: sqlite3.Connection) -> Build | None:
@@ -135,16 +130,6 @@ def begin(writer: sqlite3.Connection, build: Build) -> None:
     # Queries use each set once it is stored; sets of pairs once all of these are stored.
     set_meta(writer, "materialized_postings", build.generation)
     note(writer, build)
-
-
-def bring_up_to_date(writer: sqlite3.Connection, build: Build, generation: int, written: DocIds) -> Build:
-    """Move a build that is still gathering to a later generation. written: the documents written since the last move."""
-    if written and build.step == _GROUPS:
-        set_meta(writer, "materialized_rewritten", to_bytes(_rewritten(writer) | written))
-    build = build._replace(generation=generation)
-    set_meta(writer, "materialized_postings", generation)
-    note(writer, build)
-    return build
 
 
 def _rewritten(connection: sqlite3.Connection) -> DocIds:
@@ -237,7 +222,7 @@ class Builder:
             self._set_progress(_SETS, 0)
             return
         block, docids = left[0]
-        rows = forward_texts(self._writer, docids.to_array())
+        rows = rows_by_docid(self._writer, FORWARD_TEXTS, docids.to_array())
         for number in itertools.count(CORRECTIONS):
             gatherer = GroupGatherer(self._choice, LEAST)
             while gatherer.size <= _PORTION and (portion := list(islice(rows, _ROWS_AT_ONCE))):
@@ -324,9 +309,14 @@ def materialize(writer: sqlite3.Connection, docids: DocIds, should_stop: ShouldS
         build, written = Build(generation, documents), EMPTY
         with write_transaction(writer):
             begin(writer, build)
-    elif build.is_gathering:
+    elif build.step in (_TERMS, _PAIRS, _GROUPS):
+        # Documents written until now are gathered again; later ones are refreshed, so that a build ends.
         with write_transaction(writer):
-            build, written = bring_up_to_date(writer, build, generation, written), EMPTY
+            if written and build.step == _GROUPS:
+                set_meta(writer, "materialized_rewritten", to_bytes(_rewritten(writer) | written))
+            build, written = build._replace(generation=generation), EMPTY
+            set_meta(writer, "materialized_postings", generation)
+            note(writer, build)
     try:
         Builder(writer, build, should_stop).build()
         _refresh(writer, generation, written, should_stop)
@@ -348,7 +338,8 @@ def _refresh(writer: sqlite3.Connection, generation: int, written: DocIds, shoul
         members = _memberships(writer, written, keys)
         text = meta(writer, "materialized_pairs")  # absent until the sets of all pairs are built
         pairs, complete = json.loads(text) if text else ((), ())
-        adjacent = adjacent_docids(forward_texts(writer, written.to_array()), ChosenPairs(pairs, frozenset(complete)))
+        rows = rows_by_docid(writer, FORWARD_TEXTS, written.to_array())
+        adjacent = adjacent_docids(rows, ChosenPairs(pairs, frozenset(complete)))
         members.update((key, {0: docids.to_array()}) for key, docids in adjacent.items() if key > done)
         blocks = (WHOLE, *(block for block, _ in blocks_of(written)))
         ordered = sorted(keys | members.keys())
@@ -394,7 +385,7 @@ def _memberships(
     """Return key -> part -> the written documents that are in its set now."""
     found: dict[str, Any] = {}
     known: dict[tuple[str, str], list[dict[int, list[int]]]] = {}  # (kind, term) -> the found parts of the term and its prefixes
-    for docid, forward in forward_texts(connection, written.to_array()):
+    for docid, forward in rows_by_docid(connection, FORWARD_TEXTS, written.to_array()):
         for column, row in fts.forward_rows(forward).items():
             for position, term in enumerate(row.split(" ")):
                 if not term:

@@ -150,8 +150,6 @@ class Choice:
         """The groups in families."""
         return Families(self)
 
-    # Terms
-
     def group(self, term: str, least: int) -> str | None:
         """Return the group of a term; None if no set has the term. least: number of documents from which a term is common."""
         if self.terms.get(term, -1) >= least:
@@ -229,7 +227,15 @@ class Families:
             if len(prefix) == 2:
                 weights[self._start_of(prefix)] += weight
         ordered = sorted(range(len(weights)), key=weights.__getitem__, reverse=True)
-        self.pairs = _pair_groups(choice.pairs)
+        terms: defaultdict[str, set[str]] = defaultdict(set)
+        prefixes: defaultdict[str, set[str]] = defaultdict(set)
+        for key in choice.pairs.keys:
+            kind, _, pair = key.partition(":")
+            left, _, right = pair.partition(" ")
+            (prefixes if "*" in kind else terms)[left].add(right)
+        complete = frozenset(choice.pairs.complete)
+        self.pairs = {left: PairGroups(left, terms[left], prefixes[left], complete if left in complete else frozenset())
+                      for left in sorted(complete.union(terms, prefixes))}
         lefts = sorted(self.pairs, key=lambda left: -choice.terms.get(left, 0))
         self._lefts = dict(enumerate(lefts, self.LETTERS + 1))
         self._pair_numbers = {left: number for number, left in self._lefts.items()}
@@ -252,18 +258,6 @@ class Families:
         """Return the pairs of a family; None for a family of terms or letters."""
         left = self._lefts.get(number)
         return None if left is None else self.pairs[left]
-
-
-def _pair_groups(pairs: ChosenPairs) -> dict[str, PairGroups]:
-    terms: defaultdict[str, set[str]] = defaultdict(set)
-    prefixes: defaultdict[str, set[str]] = defaultdict(set)
-    for key in pairs.keys:
-        kind, _, pair = key.partition(":")
-        left, _, right = pair.partition(" ")
-        (prefixes if "*" in kind else terms)[left].add(right)
-    complete = frozenset(pairs.complete)
-    return {left: PairGroups(left, terms[left], prefixes[left], complete if left in complete else frozenset())
-            for left in sorted(complete.union(terms, prefixes))}
 
 
 def chosen_from_vocabulary(connection: sqlite3.Connection, start: str, end: str, least: int) -> Iterable[tuple[str, int, bool]]:

@@ -19,7 +19,7 @@ from operator import add, itemgetter
 
 from svcd.base.docids import DocIds, union_of
 from svcd.index.bitmap_blocks import BLOCK_BITS
-from svcd.index.materialized_choice import LETTERS, Choice, Families, PairGroups
+from svcd.index.materialized_choice import LETTERS, Choice, Families
 from svcd.base.docids import bytes_of_containers, containers_of, from_bytes
 from svcd.text.term_positions import bucketed_position
 from svcd.base.roaring_format import StoredContainer
@@ -43,29 +43,16 @@ _MARSHAL_FORM = 4
 _discard = deque[None](maxlen=0).extend
 
 
-class _TermPositions(dict[str, "array[int]"]):
-    """Term -> the encoded positions of its group. least: number of documents from which a term is common."""
+class _GroupPositions(dict[str, "array[int]"]):
+    """Term -> the encoded positions of its group. group_of: returns the group of a term, None if no set has it."""
 
-    def __init__(self, choice: Choice, least: int) -> None:
+    def __init__(self, group_of: Callable[[str], str | None]) -> None:
         self.groups: defaultdict[str | None, array[int]] = defaultdict(lambda: array("I"))
-        self._choice = choice
-        self._least = least
+        self._group_of = group_of
+        self[""] = self.groups[None]  # a position gap; the gatherer also relies on it that no such dictionary is empty
 
     def __missing__(self, term: str) -> array[int]:
-        encoded = self[term] = self.groups[self._choice.group(term, self._least)]
-        return encoded
-
-
-class _PairPositions(dict[str, "array[int]"]):
-    """Right term -> the encoded positions of the group of its pair."""
-
-    def __init__(self, pairs: PairGroups) -> None:
-        self.groups: defaultdict[str | None, array[int]] = defaultdict(lambda: array("I"))
-        self._pairs = pairs
-        self[""] = self.groups[None]
-
-    def __missing__(self, right: str) -> array[int]:
-        encoded = self[right] = self.groups[self._pairs.group(right)]
+        encoded = self[term] = self.groups[self._group_of(term)]
         return encoded
 
 
@@ -74,8 +61,9 @@ class GroupGatherer:
 
     def __init__(self, choice: Choice, least: int) -> None:
         self._families = choice.families
-        self._terms = _TermPositions(choice, least)
-        self._pairs = {left: _PairPositions(pairs) for left, pairs in self._families.pairs.items()}
+        self._terms = _GroupPositions(lambda term: choice.group(term, least))
+        # Left term -> by right term
+        self._pairs = {left: _GroupPositions(pairs.group) for left, pairs in self._families.pairs.items()}
         self._numbers: list[int] = []  # by position: the position number, shifted
         self.size = 0
 

@@ -22,10 +22,7 @@ def materialized_key(kind: str, term: str, is_prefix: bool) -> str:
 
 
 class MaterializedReader:
-    """The materialized postings of an index in a read transaction.
-
-    built_at: the generation of the sets, None while none exist.
-    """
+    """The materialized postings in a read transaction. built_at: the generation of the sets, None while none exist."""
 
     def __init__(self, transaction: ReadTransaction, built_at: int | None) -> None:
         self._transaction = transaction
@@ -100,14 +97,6 @@ class MaterializedReader:
         stored = {key.partition(":")[2] for key, _ in rows}
         docids = joined_blocks([(docids,) for _, docids in rows])
         return stored, docids if delta is None else delta.updated(docids, delta.any_term_docids(stored))
-
-    def parts(self, kind: str, term: str, is_prefix: bool) -> list[int] | None:
-        """Return the parts that have documents, ascending; None if they are not known."""
-        if self._built_at != self._transaction.generation or not self.has(kind, term, is_prefix):
-            return None
-        return [part for (part,) in self._connection.execute(
-            "SELECT DISTINCT part FROM materialized_postings WHERE key = ? ORDER BY part",
-            (materialized_key(kind, term, is_prefix),))]
 
     def may_have(self, documents: int) -> bool:
         """Return whether terms with this number of documents may have sets."""

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.index import fts
 from svcd.index.fts import SEPARATOR_MARK, fts_phrase, matching_docids
-from svcd.index.materialized_reader import MaterializedReader
-from svcd.index.read_transaction import Delta, ReadTransaction
+from svcd.index.read_transaction import FORWARD_TEXTS, Delta, rows_by_docid
+from svcd.index.term_reader import TermReader
 
 # Costs in microseconds, measured on 36,000 films of 90 words. A row of the forward index gives all distances of a pair at once,
 # and of all pairs of two sides.
@@ -35,30 +35,16 @@ _FEW_TERMS, _FREQUENCIES_COST = 100, 1_000
 _Pair = tuple[str, str, bool]
 
 
-class PairReader:
-    """The pairs of words of an index in a read transaction.
+class PairReader(TermReader):
+    """The postings of an index in a read transaction, also of pairs of words; a `svcd.query.reader.Terms`."""
 
-    word_docids, prefix_docids: return the documents with a word, and with any word that starts with a prefix. first_terms: that
-    method of VocabularyReader.
-    """
-
-    def __init__(self, transaction: ReadTransaction, materialized: MaterializedReader, word_docids: Callable[[str], DocIds],
-                 prefix_docids: Callable[[str], DocIds], first_terms: Callable[[str, int], Mapping[str, int]]) -> None:
-        self._transaction = transaction
-        self._first_terms = first_terms
-        self._materialized = materialized
-        self._word_docids = word_docids
-        self._prefix_docids = prefix_docids
-
-    # One pair
-
-    def pair_docids(self, distance: int, left: str, right: str, candidates: DocIds | None) -> DocIds:
+    def pair_docids(self, distance: int, left: str, right: str, candidates: DocIds | None = None) -> DocIds:
         """Documents in which `distance` (1 to 3) is the smallest from `left` to a following `right`.
 
         candidates: the documents for which the set must be right; documents outside may be missing.
         """
         pair = fts.term_of_word(left), fts.term_of_word(right), False
-        lefts, rights = self._word_docids(left), self._word_docids(right)
+        lefts, rights = self.word_docids(left), self.word_docids(right)
         asked = lefts & rights if candidates is None else lefts & rights & candidates
         count = len(asked)
         if not count:
@@ -70,17 +56,17 @@ class PairReader:
         asked = (asked & self._within(distance, *pair)) - self._adjacent(*pair)
         return self._forward_pair_docids(distance, *pair, asked)
 
-    def prefix_pair_docids(self, distance: int, left: str, prefix: str, candidates: DocIds | None) -> DocIds:
+    def prefix_pair_docids(self, distance: int, left: str, prefix: str, candidates: DocIds | None = None) -> DocIds:
         """The union of pair_docids(distance, left, word) over the words that start with the prefix."""
-        rights = self._prefix_docids(prefix)
-        asked = self._word_docids(left) & rights
+        rights = self.prefix_docids(prefix)
+        asked = self.word_docids(left) & rights
         if candidates is not None:
             asked &= candidates
         count = len(asked)
         if not count:
             return EMPTY
         pair = fts.term_of_word(left), fts.term_of_word(prefix), True
-        if count * _ROW_COST <= self._query_cost(distance, pair, len(self._word_docids(left)), len(rights)):
+        if count * _ROW_COST <= self._query_cost(distance, pair, len(self.word_docids(left)), len(rights)):
             return self._forward_pair_docids(distance, *pair, asked)
         if distance == 1:
             return self._adjacent(*pair)
@@ -93,18 +79,17 @@ class PairReader:
 
         def load() -> DocIds:
             docids = self._materialized.adjacent_docids(left, right, is_prefix, written_members)
-            return self._matching(fts_phrase(f"{left} {right}", is_prefix)) if docids is None else docids
+            phrase = fts_phrase(f"{left} {right}", is_prefix)
+            return matching_docids(self._connection, "terms", phrase) if docids is None else docids
 
         return self._transaction.cached_set(_pair_key(1, (left, right, is_prefix)), load, written_members)
 
     def _within(self, distance: int, left: str, right: str, is_prefix: bool) -> DocIds:
         """Documents with both terms at most `distance` apart, in any order, found by FTS5; some may be farther apart."""
         query = f"NEAR({fts.fts_string(left)} {fts_phrase(right, is_prefix)}, {distance - 1})"
-        return self._transaction.cached_set(_pair_key(distance, (left, right, is_prefix)), lambda: self._matching(query),
-                                            lambda delta: delta.both_docids(left, right, is_prefix))
-
-    def _matching(self, query: str) -> DocIds:
-        return matching_docids(self._transaction.connection, "terms", query)
+        return self._transaction.cached_set(
+            _pair_key(distance, (left, right, is_prefix)), lambda: matching_docids(self._connection, "terms", query),
+            lambda delta: delta.term_docids(left) & delta.term_docids(right, is_prefix))
 
     def _forward_pair_docids(self, distance: int, left: str, right: str, is_prefix: bool, asked: DocIds) -> DocIds:
         """Documents with a smallest distance, found by the forward index, in `asked` and in documents examined before.
@@ -115,15 +100,13 @@ class PairReader:
         seen, *found = self._transaction.cached(key, lambda: (EMPTY,) * (1 + NEAR), _without_written)
         if fresh := asked - seen:
             by_distance: list[list[int]] = [[] for _ in range(NEAR)]
-            for docid, forward in self._transaction.forward_texts(fresh.to_array()):
+            for docid, forward in rows_by_docid(self._connection, FORWARD_TEXTS, fresh.to_array()):
                 for distance_in in set(fts.distances(forward, left, right, is_prefix)):
                     by_distance[distance_in - 1].append(docid)
             found = [docids | DocIds(more) if more else docids for docids, more in zip(found, by_distance)]
             # Replaced as a whole: two threads may examine documents at once, and the result of either is right.
             self._transaction.replace_cached(key, (seen | fresh, *found))
         return found[distance - 1]
-
-    # All pairs of two sides
 
     def near_docids(self, distance: int, lefts: Sequence[str], rights: Sequence[str], prefix: str | None,
                     candidates: DocIds) -> DocIds:
@@ -150,10 +133,10 @@ class PairReader:
             else:
                 fresh |= by_fts
         if fresh:
-            rows = self._transaction.forward_texts(fresh.to_array())
+            rows = rows_by_docid(self._connection, FORWARD_TEXTS, fresh.to_array())
             # Search for the side with fewer words, or for the rarer one of two words.
             lefts, rights = sides.left_terms, sides.right_terms
-            are_rights_rarer = (len(self._term_docids(*rights)) < len(self._term_docids(*lefts))
+            are_rights_rarer = (len(self._docids_of(*rights)) < len(self._docids_of(*lefts))
                                 if len(lefts) == len(rights) == 1 else len(rights) < len(lefts))
             more = nearest(rows, lefts, rights, sides.prefix_term, are_rights_rarer)
             found = [docids | DocIds(few) if few else docids for docids, few in zip(found, more)]
@@ -179,10 +162,10 @@ class PairReader:
     def _pairs(self, distance: int, sides: _Sides, candidates: DocIds) -> Iterator[tuple[_Pair, DocIds, float]]:
         """Yield (pair, candidates that hold both terms, cost of the query to FTS5) for the pairs that candidates have."""
         prefix = sides.prefix_term
-        beside = [(spelled, self._term_docids(spelled)) for spelled in sides.terms_beside_prefix]
-        continued = None if prefix is None else self._prefix_docids(fts.word_of_term(prefix))
+        beside = [(spelled, self._docids_of(spelled)) for spelled in sides.terms_beside_prefix]
+        continued = None if prefix is None else self.prefix_docids(fts.word_of_term(prefix))
         for left in sides.left_terms:
-            with_left = self._term_docids(left)
+            with_left = self._docids_of(left)
             within = candidates & with_left
             if not within:
                 continue
@@ -190,7 +173,7 @@ class PairReader:
             if prefix is not None and continued is not None and (both := within & continued):
                 cost = self._query_cost(distance, (left, prefix, True), len(with_left), len(continued))
                 if self._are_words_cheaper(distance, left, prefix, len(with_left), cost):
-                    rights = [*beside, *((spelled, self._term_docids(spelled)) for spelled in self._few_terms(prefix))]
+                    rights = [*beside, *((spelled, self._docids_of(spelled)) for spelled in self._few_terms(prefix))]
                 else:
                     yield (left, prefix, True), both, cost
             for right, with_right in rights:
@@ -207,7 +190,7 @@ class PairReader:
     def _few_terms(self, prefix: str) -> Mapping[str, int]:
         """Return the terms that start with a prefix, with their document frequencies; empty if there are too many."""
         def load() -> Mapping[str, int]:
-            found = self._first_terms(prefix, _FEW_TERMS)
+            found = self._vocabulary.first_terms(prefix, _FEW_TERMS)
             return found if len(found) < _FEW_TERMS else {}
 
         return self._transaction.cached(("few terms", prefix), load)
@@ -227,8 +210,8 @@ class PairReader:
         """Microseconds that reading the documents of a term takes."""
         return _WORD_COST if self._transaction.cached_value(("word", spelled, False, None)) is None else 0
 
-    def _term_docids(self, spelled: str) -> DocIds:
-        return self._word_docids(fts.word_of_term(spelled))
+    def _docids_of(self, spelled: str) -> DocIds:
+        return self.word_docids(fts.word_of_term(spelled))
 
 
 class _Sides(NamedTuple):

@@ -97,11 +97,6 @@ class PrefixPostingWriter:
         self._connection.execute("DELETE FROM prefix_postings")
 
 
-def has_rows(connection: sqlite3.Connection, letter: str) -> bool:
-    """Return whether any word starts with a letter that has prefix postings."""
-    return connection.execute("SELECT 1 FROM prefix_postings WHERE letter = ? LIMIT 1", (letter,)).fetchone() is not None
-
-
 def read_prefix_postings(connection: sqlite3.Connection, letter: str, column: int | None) -> DocIds:
     """Documents with a word that starts with a letter that has prefix postings, in one FTS column or in any field."""
     in_column, values = ("", (letter,)) if column is None else ("AND fts_column = ?", (letter, column))

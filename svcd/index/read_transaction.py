@@ -94,10 +94,6 @@ class Delta:
         return DocIds([docid for docid, _, position in self._occurrences_of(term, is_prefix)
                        if bucketed_position(position) == bucket])
 
-    def both_docids(self, left: str, right: str, is_prefix: bool) -> DocIds:
-        """Documents with both terms, however far apart."""
-        return self.term_docids(left) & self.term_docids(right, is_prefix)
-
     def pair_docids(self, distance: int, left: str, right: str, is_prefix: bool) -> DocIds:
         """Documents in which `distance` is the smallest from `left` to a following `right` (or a term that starts with it)."""
         positions: dict[tuple[int, int], list[int]] = {}
@@ -201,8 +197,6 @@ class ReadTransaction:
         """Replace the value of a key for which cached() returned in this transaction."""
         self.cache.put((self.uuid, *key), (self.generation, value))
 
-    # Written documents
-
     def delta_since(self, generation: int) -> Delta | None:
         """The documents written after a generation, maybe earlier ones too; None if too many, or not known any more.
 
@@ -229,34 +223,21 @@ class ReadTransaction:
             return None
         docids = written.to_array()
         rows = {docid: {column: row.split(" ") for column, row in fts.forward_rows(forward).items()}
-                for docid, forward in self.forward_texts(docids)}
+                for docid, forward in rows_by_docid(self.connection, FORWARD_TEXTS, docids)}
         is_known = all(removed is not None for _, removed in changes)
         removed_terms = frozenset(term for _, removed in changes for term in json.loads(removed)) if is_known else None
-        return Delta(written, rows, removed_terms, dict(self.value_texts(docids)))
-
-    # Rows by docid
-
-    def forward_texts(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """Yield (docid, its row of the forward index) for the documents that hold words."""
-        return forward_texts(self.connection, docids)
-
-    def value_texts(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """Yield (docid, its values as JSON) for the documents that have values."""
-        return self.rows_by_docid("SELECT docid, field_values FROM document_values", docids)
-
-    def rows_by_docid(self, select: str, docids: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        """Yield the rows of a SELECT without WHERE for some documents, in no order."""
-        return _rows_by_docid(self.connection, select, docids)
+        return Delta(written, rows, removed_terms, dict(rows_by_docid(self.connection, VALUE_TEXTS, docids)))
 
 
-def forward_texts(connection: sqlite3.Connection, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """Yield (docid, its row of the forward index) for the documents that hold words, in no order."""
-    return _rows_by_docid(connection, "SELECT docid, words FROM forward_index", docids)
+FORWARD_TEXTS = "SELECT docid, words FROM forward_index"  # of documents that hold words
+VALUE_TEXTS = "SELECT docid, field_values FROM document_values"  # of documents that have values, as JSON
 
 
-def _rows_by_docid(connection: sqlite3.Connection, select: str, docids: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    return chain.from_iterable(connection.execute(f"{select} WHERE docid IN ({placeholders(portion)})", portion)
-                               for portion in statement_portions(docids))
+def rows_by_docid(connection: sqlite3.Connection, select: str, docids: Sequence[int]) -> Iterator[tuple[int, Any]]:
+    """Return the rows of a SELECT without WHERE for some documents, in no order; read lazily."""
+    if len(docids) <= _PARAMETERS:
+        return connection.execute(f"{select} WHERE docid IN ({','.join('?' * len(docids))})", docids)
+    return chain.from_iterable(rows_by_docid(connection, select, portion) for portion in statement_portions(docids))
 
 
 def statement_portions(values: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -306,21 +287,15 @@ def _text_length(part: object) -> int:
 class Cache:
     """A cache of at most `limit` bytes that evicts the least recently used entries; safe for many threads.
 
-    A value is not cached under a key with a text of more than _LONGEST_TEXT characters.
-
-    limit: may be changed at any time; the next put() evicts the excess.
+    A value is not cached under a key with a text of more than _LONGEST_TEXT characters. limit: may be changed at any time; the
+    next put() evicts the excess. bytes: the estimated memory of the cached values.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._bytes = 0
+        self.bytes = 0
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
-        self._lock = threading.Lock()  # guards _entries and _bytes
-
-    @property
-    def bytes(self) -> int:
-        """The estimated memory of the cached values."""
-        return self._bytes
+        self._lock = threading.Lock()  # guards _entries and bytes
 
     def peek(self, key: Hashable) -> Any:
         """Return the value of a key, None when it is not cached; the value counts as used."""
@@ -336,13 +311,13 @@ class Cache:
         length = max(map(_text_length, key), default=0) if isinstance(key, tuple) else _text_length(key)
         size = _bytes_of(value) + _ENTRY_BYTES + length
         with self._lock:
-            self._bytes -= self._entries.pop(key, (None, 0))[1]
+            self.bytes -= self._entries.pop(key, (None, 0))[1]
             if size > self.limit or length > _LONGEST_TEXT:
                 return
-            self._bytes += size
+            self.bytes += size
             self._entries[key] = value, size
-            while self._bytes > self.limit:
-                self._bytes -= self._entries.popitem(last=False)[1][1]
+            while self.bytes > self.limit:
+                self.bytes -= self._entries.popitem(last=False)[1][1]
 
     def items(self) -> list[tuple[Any, Any]]:
         """All keys with their values, the least recently used first."""
@@ -361,4 +336,4 @@ class Cache:
         """Remove the entries whose key is stale."""
         with self._lock:
             for key in [key for key in self._entries if is_stale(key)]:
-                self._bytes -= self._entries.pop(key)[1]
+                self.bytes -= self._entries.pop(key)[1]

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from svcd.base.docids import EMPTY, DocIds, from_bytes
 from svcd.index.connections import table_sizes
 from svcd.index.geo_reader import GeoReader
-from svcd.index.read_transaction import Cache, Key, ReadTransaction, placeholders, statement_portions
-from svcd.index.term_reader import TermReader, VocabularyReader
+from svcd.index.pair_reader import PairReader
+from svcd.index.read_transaction import Cache, Key, ReadTransaction, placeholders, rows_by_docid, statement_portions
+from svcd.index.term_reader import VocabularyReader
 from svcd.index.value_reader import ValueReader
-from svcd.schema.field_values import stored_form
 from svcd.schema.index_settings import IndexSettings
 
 if TYPE_CHECKING:
@@ -32,7 +32,10 @@ _PORTION_DOCUMENTS = 500
 
 
 class IndexReader:
-    """The committed state of one index when the transaction of `connection` began."""
+    """The committed state of one index when the transaction of `connection` began.
+
+    generation: the number of batches that have written the index. state: equal for readers of the same state of the same index.
+    """
 
     def __init__(self, connection: sqlite3.Connection, uuid: str, cache: Cache) -> None:
         # Only the needed keys: the outcomes of the newest batch may be long.
@@ -40,10 +43,13 @@ class IndexReader:
             "SELECT key, value FROM meta WHERE key IN ('generation', 'docids', 'settings', 'primary_key', 'document_bytes', "
             "'materialized_postings')"))
         self._connection = connection
-        self.transaction = ReadTransaction(connection, uuid, self._meta.get("generation", 0), cache)
+        self.generation: int = self._meta.get("generation", 0)
+        self.state = uuid, self.generation
+        self.transaction = ReadTransaction(connection, uuid, self.generation, cache)
         self.vocabulary = VocabularyReader(self.transaction)
-        self.terms = TermReader(self.transaction, self.vocabulary, self._meta.get("materialized_postings"))
+        self.terms = PairReader(self.transaction, self.vocabulary, self._meta.get("materialized_postings"))
         self._all = from_bytes(self._meta["docids"]) if "docids" in self._meta else EMPTY
+        self.number_of_documents = len(self._all)
         # The same object until the settings change, whatever else is written: it caches values that take time to build.
         self.settings: IndexSettings = cache.get(
             ("settings", self._meta.get("settings")), lambda: IndexSettings.of(self.stored_settings))
@@ -58,7 +64,7 @@ class IndexReader:
     @cached_property
     def values(self) -> ValueReader:
         """The values of fields."""
-        return ValueReader(self.transaction, stored_form)
+        return ValueReader(self.transaction)
 
     @cached_property
     def geo(self) -> GeoReader:
@@ -72,34 +78,15 @@ class IndexReader:
 
         return VectorReader(self.transaction)
 
-    @property
-    def generation(self) -> int:
-        """The number of batches that have written the index."""
-        return self.transaction.generation
-
-    @property
-    def state(self) -> tuple[str, int]:
-        """A value that is equal for readers of the same state of the same index."""
-        return self.transaction.uuid, self.transaction.generation
-
     def cached(self, key: Key, make: Callable[[], T]) -> T:
         """Return make(), cached until the index is written to. It must depend only on this state of the index and not be None."""
         return self.transaction.cached(("made", *key), make)
 
     # Documents
 
-    @property
-    def number_of_documents(self) -> int:
-        """The number of documents in the index."""
-        return len(self._all)
-
     def all_docids(self) -> DocIds:
         """Return the set of all documents."""
         return self._all
-
-    def raw_document_size(self) -> int:
-        """Return the bytes of all stored documents' texts."""
-        return int(self._meta.get("document_bytes", 0))
 
     def internal_database_sizes(self) -> dict[str, int]:
         """Return table or index -> bytes of its pages; empty if SQLite was built without `dbstat`."""
@@ -115,12 +102,12 @@ class IndexReader:
 
     def documents(self, docids: Sequence[int]) -> list[str]:
         """Return the JSON texts of documents, in the order of docids."""
-        found = dict(self.transaction.rows_by_docid("SELECT docid, json FROM documents", docids))
+        found = dict(rows_by_docid(self._connection, "SELECT docid, json FROM documents", docids))
         return [found[docid] for docid in docids]
 
     def documents_utf8(self, docids: Sequence[int]) -> list[bytes]:
         """Return the JSON texts of documents in UTF-8, in the order of docids."""
-        found = dict(self.transaction.rows_by_docid("SELECT docid, CAST(json AS BLOB) FROM documents", docids))
+        found = dict(rows_by_docid(self._connection, "SELECT docid, CAST(json AS BLOB) FROM documents", docids))
         return [found[docid] for docid in docids]
 
     def each_document(self, docids: Iterable[int]) -> Iterator[str]:
@@ -142,7 +129,7 @@ class IndexReader:
 
     def average_document_size(self) -> int:
         """Return the average bytes of a stored document's text, at least 1."""
-        return max(self.raw_document_size() // max(self.number_of_documents, 1), 1)
+        return max(int(self._meta.get("document_bytes", 0)) // max(self.number_of_documents, 1), 1)
 
     def texts(self) -> Iterator[str]:
         """Yield the JSON texts of all documents by docid, read lazily."""
@@ -160,18 +147,17 @@ class IndexReader:
 
     def identified_docids(self, document_ids: Sequence[str]) -> dict[str, int]:
         """Return identifier -> docid, for the identifiers that exist."""
-        found: dict[str, int] = {}
-        for part in statement_portions(document_ids):
-            found.update(self._connection.execute(
-                f"SELECT document_id, docid FROM documents WHERE document_id IN ({placeholders(part)})", part))
-        return found
+        return self._identified("docid", document_ids)
 
     def identified_documents(self, document_ids: Sequence[str]) -> dict[str, str]:
         """Return identifier -> JSON text of the document, for the identifiers that exist."""
-        found: dict[str, str] = {}
+        return self._identified("json", document_ids)
+
+    def _identified(self, column: str, document_ids: Sequence[str]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
         for part in statement_portions(document_ids):
             found.update(self._connection.execute(
-                f"SELECT document_id, json FROM documents WHERE document_id IN ({placeholders(part)})", part))
+                f"SELECT document_id, {column} FROM documents WHERE document_id IN ({placeholders(part)})", part))
         return found
 
     def docids_page(self, offset: int, limit: int) -> Iterator[int]:
@@ -182,8 +168,6 @@ class IndexReader:
                                             (where, min(left, _PORTION_DOCUMENTS), skipped)).fetchall()
             yield from (docid for (docid,) in page)
             left, where, skipped = left - len(page), page[-1][0], 0
-
-    # Fields
 
     def _fields(self) -> list[tuple[str, int]]:
         return self.transaction.cached(("fields",), lambda: self._connection.execute(

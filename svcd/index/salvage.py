@@ -7,13 +7,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from svcd.base import json_text
 from svcd.base.docids import DocIds, from_bytes
 from svcd.index.schema import INDEX_CHECKSUMS, row_checksum
-from svcd.index.vector_rows import REGENERATED, USER_PROVIDED, EmbedderRow, row_id, stored_vectors
+from svcd.index.vector_reader import REGENERATED, USER_PROVIDED, EmbedderRow, row_id, stored_vectors
 from svcd.index.vector_writer import StoredVectors
 from svcd.index.writer import StoredDocument
 
@@ -53,8 +52,6 @@ class Salvage:
         if not isinstance(self.meta.get("generation", 0), int):
             del self.meta["generation"]
         self.embedders = self._embedders()
-
-    # Rows
 
     def _rows(self, table: str, candidates: Iterable[Any]) -> Iterator[Row]:
         """Yield the rows of a table by its key. candidates: keys, ascending, tried one by one if a page is damaged."""
@@ -130,8 +127,6 @@ class Salvage:
             return []
         return rows
 
-    # Vectors
-
     def _embedders(self) -> list[EmbedderRow]:
         found = []
         for number, name, dimensions, is_quantized, fragments in self._rows("embedders", range(_MOST_EMBEDDERS)):
@@ -144,24 +139,15 @@ class Salvage:
     def vectors(self, docids: Sequence[int]) -> Mapping[int, Mapping[str, StoredVectors]]:
         """Return docid -> embedder -> its vectors, for some documents."""
         found: dict[int, dict[str, StoredVectors]] = {}
+        select = "SELECT id, origin, fragments, vectors, checksum FROM document_vectors WHERE id = ?"
         for embedder in self.embedders:
             for docid in docids:
-                if (stored := self._vectors_of(embedder, docid)) is not None:
-                    found.setdefault(docid, {})[embedder.name] = stored
+                try:
+                    row = self._connection.execute(select, (row_id(embedder.number, docid),)).fetchone()
+                    for _, origin, fragments, vectors in self._sound("document_vectors", row) if row else ():
+                        found.setdefault(docid, {})[embedder.name] = StoredVectors(
+                            stored_vectors(vectors, origin, embedder.dimensions, embedder.is_quantized),
+                            bool(origin & USER_PROVIDED), bool(origin & REGENERATED), fragments)
+                except _DAMAGE as error:
+                    self.lost.append(f"the vectors of the document {docid}: {error}")
         return found
-
-    def _vectors_of(self, embedder: EmbedderRow, docid: int) -> StoredVectors | None:
-        try:
-            row = self._connection.execute("SELECT id, origin, fragments, vectors, checksum FROM document_vectors WHERE id = ?",
-                                           (row_id(embedder.number, docid),)).fetchone()
-            for _, origin, fragments, vectors in self._sound("document_vectors", row) if row else ():
-                return StoredVectors(stored_vectors(vectors, origin, embedder.dimensions, embedder.is_quantized),
-                                     bool(origin & USER_PROVIDED), bool(origin & REGENERATED), fragments)
-        except _DAMAGE as error:
-            self.lost.append(f"the vectors of the document {docid}: {error}")
-        return None
-
-
-def open_for_salvage(path: Path) -> sqlite3.Connection:
-    """Open a connection to a copy that may be damaged."""
-    return sqlite3.connect(path, isolation_level=None)

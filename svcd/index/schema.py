@@ -218,13 +218,13 @@ _VECTOR_TABLES = (
     "CREATE TABLE embedders (number INTEGER PRIMARY KEY, name TEXT NOT NULL, dimensions INTEGER NOT NULL, "
     "is_quantized INTEGER NOT NULL, fragments TEXT NOT NULL, vectors INTEGER NOT NULL)",
     "CREATE UNIQUE INDEX idx_embedders_name ON embedders(name)",
-    # id: row_id() of svcd.index.vector_rows; origin: flags of that module; fragments: a byte for each vector, the number of its
+    # id: row_id() of svcd.index.vector_reader; origin: flags of that module; fragments: a byte for each vector, the number of its
     # fragment, null without fragments; vectors: one after the other.
     "CREATE TABLE document_vectors (id INTEGER PRIMARY KEY, origin INTEGER NOT NULL, fragments BLOB, vectors BLOB NOT NULL)",
     # A few bits for each number of the vectors of some documents: see svcd.index.vector_writer.
     "CREATE TABLE vector_sketches (id INTEGER PRIMARY KEY, generation INTEGER NOT NULL, docids BLOB NOT NULL, "
     "sketches BLOB NOT NULL)",
-    # Sets of the documents of an embedder, in bitmap blocks. kind: a constant of svcd.index.vector_rows.
+    # Sets of the documents of an embedder, in bitmap blocks. kind: a constant of svcd.index.vector_reader.
     "CREATE TABLE vector_postings (embedder INTEGER NOT NULL, kind INTEGER NOT NULL, block INTEGER NOT NULL, "
     "docids BLOB NOT NULL, PRIMARY KEY (embedder, kind, block)) WITHOUT ROWID",
 )

@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes_equal, union_of
 from svcd.index import fts, prefix_postings
-from svcd.index.read_transaction import Delta, ReadTransaction
-from svcd.index.fts import StoredWords, docids_of_any, fts_phrase, matching_docids, stored_words
+from svcd.index.read_transaction import FORWARD_TEXTS, Delta, ReadTransaction, rows_by_docid
+from svcd.index.fts import StoredWords, docids_of_any, fts_phrase, matching_docids
 from svcd.index.materialized_reader import MaterializedReader
-from svcd.index.pair_reader import PairReader
 from svcd.index.schema import COUNT_BLOCK, COUNTED_WORDS, SHARED_COLUMN
 
 # The words of one index: whether a word exists, which words start with a prefix, which first characters occur.
@@ -39,10 +38,7 @@ _BESIDE_LETTERS = (("", "0"), ("9" + _AFTER_ANY_WORD, "a"), ("z" + _AFTER_ANY_WO
 
 
 class _PrefixWords(NamedTuple):
-    """The first words with a prefix.
-
-    terms: all terms with the prefix and their document frequencies; None when there are more, or many common ones.
-    """
+    """The first words with a prefix. terms: all its terms and their document frequencies; None for many, or many common ones."""
 
     terms: Mapping[str, int] | None
     words: Sequence[str]
@@ -65,7 +61,8 @@ class VocabularyReader:
 
     def has_word(self, word: str) -> bool:
         """Return whether any document holds the word."""
-        words = self._lists.get(word[:1]) or self._cached_list(word)
+        character = word[:1]
+        words = self._lists[character] if character in self._lists else self._cached_list(word)
         if words is None:
             row = self._connection.execute("SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (
                 fts.fts_string(fts.term_of_word(word)),)).fetchone()
@@ -110,7 +107,8 @@ class VocabularyReader:
 
     def _load_first_characters(self) -> tuple[frozenset[str], list[str]]:
         """Return the first characters of many words, and the words with any other first character, in byte order."""
-        common = {letter for letter in _LETTERS if prefix_postings.has_rows(self._connection, letter)}
+        common = {letter for letter in _LETTERS if self._connection.execute(
+            "SELECT 1 FROM prefix_postings WHERE letter = ? LIMIT 1", (letter,)).fetchone()}
         rare: list[str] = []
         for after, before in _BESIDE_LETTERS:
             while terms := self._connection.execute("SELECT term FROM vocabulary WHERE term > ? AND term < ? LIMIT ?",
@@ -149,8 +147,6 @@ class VocabularyReader:
 
         return self._transaction.cached(("joined", character), load)
 
-    # Document frequencies
-
     def few_terms(self, start: str) -> Mapping[str, int] | None:
         """Return all terms that start with a term, with their document frequencies; None if there are many."""
         return self._prefix_words(fts.word_of_term(start)).terms
@@ -186,10 +182,7 @@ _NO_POSITIONS = _TermPositions({}, {})
 
 
 class TermReader:
-    """The postings of an index in a read transaction; a `svcd.query.reader.Terms`.
-
-    materialized: the generation of the materialized postings, None while none exist.
-    """
+    """The postings of single terms in a read transaction. materialized: the generation of these sets, None without any."""
 
     def __init__(self, transaction: ReadTransaction, vocabulary: VocabularyReader, materialized: int | None) -> None:
         self._transaction = transaction
@@ -203,14 +196,6 @@ class TermReader:
     def _materialized(self) -> MaterializedReader:
         return MaterializedReader(self._transaction, self._built_at)
 
-    @property
-    def _pairs(self) -> PairReader:
-        # Not kept: it would form a reference cycle with this reader, and both would stay until the garbage collector runs.
-        return PairReader(self._transaction, self._materialized, self.word_docids, self.prefix_docids,
-                          self._vocabulary.first_terms)
-
-    # Fields
-
     @cached_property
     def columns(self) -> dict[str, int]:
         """Field -> FTS column of the fields that hold words, by field number."""
@@ -220,8 +205,6 @@ class TermReader:
     def indexed_fields(self) -> list[str]:
         """The fields that hold words, by field number."""
         return list(self.columns)
-
-    # Documents with a word
 
     def word_docids(self, word: str) -> DocIds:
         """Documents that hold the word in any field."""
@@ -255,12 +238,10 @@ class TermReader:
         if terms is not None and self._is_union_cheaper(terms, column):
             return _union(terms, lambda common: self._term_docids(common, False, column),
                           lambda rare: docids_of_any(self._connection, "terms", rare, in_column))
-        anywhere: DocIds | None = None
-        if column is not None:
-            anywhere = self._transaction.cached_value(("word", term, is_prefix, None))
-        if anywhere and self._is_mostly_in(column, term, is_prefix, anywhere):
-            return anywhere - self._matching("terms", f"{query} NOT {in_column}{query}")
-        return self._matching("terms", in_column + query)
+        if column is not None and self._is_mostly_in(column, term, is_prefix):
+            anywhere: DocIds = self._transaction.cached_value(("word", term, is_prefix, None))
+            return anywhere - matching_docids(self._connection, "terms", f"{query} NOT {in_column}{query}")
+        return matching_docids(self._connection, "terms", in_column + query)
 
     def _is_union_cheaper(self, terms: Mapping[str, int], column: int | None) -> bool:
         """Return whether asking for each term of a prefix, or its cached set, costs less than merging all postings in FTS5."""
@@ -271,16 +252,19 @@ class TermReader:
                 least += _STORED_COST if is_stored else _TERM_COST + frequency * _DOCUMENT_COST
         return least < _TERM_COST + sum(terms.values()) * _MERGED_COST
 
-    def _is_mostly_in(self, column: int | None, term: str, is_prefix: bool, anywhere: DocIds) -> bool:
+    def _is_mostly_in(self, column: int, term: str, is_prefix: bool) -> bool:
         """Return whether cached sets of the other fields show that most documents hold the term in this one."""
+        anywhere: DocIds | None = self._transaction.cached_value(("word", term, is_prefix, None))
         others = [other for other in self.columns.values() if other != column]
+        if not anywhere or len(others) > _MOST_COMPARED:
+            return False
         only_here = anywhere
-        for other in others if len(others) <= _MOST_COMPARED else ():
+        for other in others:
             docids: DocIds | None = self._transaction.cached_value(("word", term, is_prefix, other))
             if docids is None:
                 return False
             only_here -= docids
-        return len(others) <= _MOST_COMPARED and 2 * len(only_here) > len(anywhere)
+        return 2 * len(only_here) > len(anywhere)
 
     def words_docids(self, words: Sequence[str]) -> DocIds:
         """Documents that hold any of several words."""
@@ -294,8 +278,6 @@ class TermReader:
             return docids | docids_of_any(self._connection, "terms", rare) if rare else docids
 
         return self._transaction.cached_set(("any", terms), load, lambda delta: delta.any_term_docids(terms))
-
-    # Documents with a word in a field
 
     def word_field_docids(self, word: str, field: str) -> DocIds:
         """Documents that hold the word in one field."""
@@ -316,9 +298,9 @@ class TermReader:
             return self._term_docids(term, is_prefix, column)
         def load() -> DocIds:
             """Ask FTS5 for the shared column, then the forward index for the field."""
-            in_column = self._matching("terms", f"{{c{SHARED_COLUMN}}} : {fts_phrase(term, is_prefix)}")
+            in_column = matching_docids(self._connection, "terms", f"{{c{SHARED_COLUMN}}} : {fts_phrase(term, is_prefix)}")
             found = []
-            for docid, forward in self._transaction.forward_texts(in_column.to_array()):
+            for docid, forward in rows_by_docid(self._connection, FORWARD_TEXTS, in_column.to_array()):
                 terms = fts.forward_rows(forward).get(column, "").split(" ")
                 if any(other.startswith(term) for other in terms) if is_prefix else term in terms:
                     found.append(docid)
@@ -335,19 +317,12 @@ class TermReader:
         """Return the fields that hold a word with the prefix, by field number."""
         return [field for field in self.indexed_fields() if self.prefix_field_docids(prefix, field)]
 
-    # Forward index
-
     def document_words(self, docids: Sequence[int]) -> Iterator[StoredWords]:
         """Return the words of some documents, in the order of docids."""
         fields = self._transaction.cached(("fields by written column",), lambda: {
             str(column): name for name, column in self.columns.items()})
-        return stored_words(dict(self._transaction.forward_texts(docids)), docids, fields)
-
-    # Positions
-
-    def word_positions(self, word: str) -> list[int]:
-        """Return the bucketed positions of the word over all fields, ascending."""
-        return self._term_positions(fts.term_of_word(word), False)
+        forward = dict(rows_by_docid(self._connection, FORWARD_TEXTS, docids))
+        return iter([StoredWords(docid, forward.get(docid, ""), fields) for docid in docids])
 
     def word_position_docids(self, word: str, bucketed: int) -> DocIds:
         """Documents that hold the word at a bucketed position of any field."""
@@ -364,7 +339,7 @@ class TermReader:
             term = fts.term_of_word(word)
             columns: defaultdict[int, list[int]] = defaultdict(list)
             positions: defaultdict[int, set[int]] = defaultdict(set)
-            for docid, forward in self._transaction.forward_texts(docids.to_array()):
+            for docid, forward in rows_by_docid(self._connection, FORWARD_TEXTS, docids.to_array()):
                 for column, bucketed in fts.term_positions(forward, term):
                     columns[column].append(docid)
                     for position in bucketed:
@@ -373,10 +348,6 @@ class TermReader:
                                   {position: DocIds(found) for position, found in positions.items()})
 
         return self._transaction.cached(("positions of", word), load) if docids else _NO_POSITIONS
-
-    def prefix_positions(self, prefix: str) -> list[int]:
-        """Return the bucketed positions of the words with the prefix, ascending."""
-        return self._term_positions(fts.term_of_word(prefix), True)
 
     def prefix_position_docids(self, prefix: str, bucketed: int) -> DocIds:
         """Documents that hold a word with the prefix at a bucketed position of any field."""
@@ -389,24 +360,13 @@ class TermReader:
         def load() -> DocIds:
             terms = self._vocabulary.few_terms(term) if is_prefix else None
             if terms is None or sum(terms.values()) < _DOCUMENTS_A_TERM * len(terms):
-                return self._matching("term_positions", fts_phrase(fts.position_term(bucketed, term), is_prefix))
+                phrase = fts_phrase(fts.position_term(bucketed, term), is_prefix)
+                return matching_docids(self._connection, "term_positions", phrase)
             return _union(terms, lambda common: self._position_docids(common, False, bucketed), lambda rare: docids_of_any(
                 self._connection, "term_positions", [fts.position_term(bucketed, each) for each in rare]))
 
         key = "position", term, is_prefix, bucketed
         return self._transaction.cached_set(key, lambda: self._materialized_or(key, written_members, load), written_members)
-
-    def _term_positions(self, term: str, is_prefix: bool) -> list[int]:
-        def load() -> list[int]:
-            parts = self._materialized.parts("position", term, is_prefix)
-            select = "SELECT 1 FROM term_positions WHERE term_positions MATCH ? LIMIT 1"
-            return parts if parts is not None else [
-                bucketed for bucketed in fts.BUCKETS if self._connection.execute(
-                    select, (fts_phrase(fts.position_term(bucketed, term), is_prefix),)).fetchone()]
-
-        return self._transaction.cached(("positions", term, is_prefix), load)
-
-    # Word counts of fields
 
     def field_count_docids(self, field: str, count: int) -> DocIds:
         """Documents whose field holds exactly `count` (1 to 30) words."""
@@ -423,38 +383,11 @@ class TermReader:
 
         return self._transaction.cached_set(("count", column, count), load, lambda delta: delta.count_docids(column, count))
 
-    # Pairs of words
-
-    def pair_docids(self, distance: int, left: str, right: str, candidates: DocIds | None = None) -> DocIds:
-        """Documents in which `distance` (1 to 3) is the smallest from `left` to a following `right`.
-
-        candidates: the documents for which the set must be right; documents outside may be missing.
-        """
-        return self._pairs.pair_docids(distance, left, right, candidates)
-
-    def prefix_pair_docids(self, distance: int, left: str, prefix: str, candidates: DocIds | None = None) -> DocIds:
-        """The union of pair_docids(distance, left, word) over the words that start with the prefix."""
-        return self._pairs.prefix_pair_docids(distance, left, prefix, candidates)
-
-    def near_docids(self, distance: int, lefts: Sequence[str], rights: Sequence[str], prefix: str | None,
-                    candidates: DocIds) -> DocIds:
-        """Candidates in which `distance` (1 to 3) is the smallest between the sides; some may be nearer.
-
-        Words in the wrong order have a distance one larger. prefix: words that start with it are right words as well, but only
-        in the right order.
-        """
-        return self._pairs.near_docids(distance, lefts, rights, prefix, candidates)
-
     def _materialized_or(self, key: PostingKey, written_members: Callable[[Delta], DocIds], load: Callable[[], DocIds]) -> DocIds:
         """Return a materialized set, or load() if no usable set is stored."""
         kind, term, is_prefix, part = key
         docids = self._materialized.docids(kind, term, is_prefix, part, written_members)
         return load() if docids is None else docids
-
-    # FTS5
-
-    def _matching(self, table: str, query: str) -> DocIds:
-        return matching_docids(self._connection, table, query)
 
 
 def _union(frequencies: Mapping[str, int], docids_of: Callable[[str], DocIds],

@@ -83,8 +83,6 @@ class ValueGroups:
         return self._connection.execute(f"SELECT {what} {OF_LEVEL}{keys.condition('first')}{rest}",
                                         (*self._field, level, *keys.bounds))
 
-    # Sets
-
     def range_docids(self, keys: KeyRange) -> DocIds:
         """The documents that have a value in a range."""
         return joined_blocks(self._rows(LEVELS, keys, keys.high is None))
@@ -114,31 +112,27 @@ class ValueGroups:
             found += self._rows(level - 1, KeyRange(end, keys.high, True, keys.has_high), False)
         return found + self._select("docids", level, KeyRange(start, end)).fetchall()
 
-    # In order
-
-    def ranges_of(self, docids: DocIds, ascending: bool) -> Iterator[tuple[KeyRange, DocIds | None]]:
+    def ranges_of(self, docids: DocIds, ascending: bool, level: int = LEVELS,
+                  keys: KeyRange = ALL_KEYS) -> Iterator[tuple[KeyRange, DocIds | None]]:
         """Yield ranges that cover the values of some documents, in order, with the documents that have a value in each.
 
-        Before the first group these are not known: None.
+        Before the first group these are not known: None. level, keys: where to look.
         """
-        return self._ranges(LEVELS, docids, ascending, ALL_KEYS)
-
-    def _ranges(self, level: int, docids: DocIds, ascending: bool, keys: KeyRange) -> Iterator[tuple[KeyRange, DocIds | None]]:
         if not level:
             yield keys, None
             return
         begin = self._select("min(first)", level, keys).fetchone()[0]
         before = keys if begin is None else None if begin == keys.low else KeyRange(keys.low, begin)
         if before and ascending:
-            yield from self._ranges(level - 1, docids, ascending, before)
+            yield from self.ranges_of(docids, ascending, level - 1, before)
         if begin is not None:
             for group, found in self._groups(level, docids, ascending, keys):
                 if level > 1:
-                    yield from self._ranges(level - 1, found, ascending, group)
+                    yield from self.ranges_of(found, ascending, level - 1, group)
                 else:
                     yield group, found
         if before and not ascending:
-            yield from self._ranges(level - 1, docids, ascending, before)
+            yield from self.ranges_of(docids, ascending, level - 1, before)
 
     def _groups(self, level: int, docids: DocIds, ascending: bool, keys: KeyRange) -> Iterator[tuple[KeyRange, DocIds]]:
         """Yield the groups that have any of some documents, in order, with these documents."""
@@ -190,10 +184,7 @@ _Group = tuple[int, int, int, Key]  # fid, kind, level, first
 
 
 class ValueGroupWriter:
-    """Writes through a connection that is inside a transaction.
-
-    keys_of: (docid, fid, kind) -> the keys of the values that the document has now.
-    """
+    """Writes inside a transaction. keys_of: (docid, fid, kind) -> the keys of the values that the document has now."""
 
     def __init__(self, connection: sqlite3.Connection, keys_of: Callable[[int, int, int], Iterable[Key]]) -> None:
         self._connection = connection
@@ -258,8 +249,6 @@ class ValueGroupWriter:
                                                      (fid, kind, level, key)).fetchone()[0]
         return found
 
-    # Writing
-
     def write(self) -> None:
         """Write the groups of all noted values. The rows of documents must be written before."""
         noted = self._touched
@@ -295,8 +284,6 @@ class ValueGroupWriter:
         self._connection.executemany(f"DELETE {OF_LEVEL} AND first = ? AND block = ?",
                                      [(*group, block) for block in stored.keys() - fresh.keys()])
         self._connection.executemany(_PUT, [(*group, *row) for row in fresh.items() - stored.items()])
-
-    # All at once
 
     def clear(self) -> None:
         """Delete all groups."""

@@ -15,17 +15,20 @@ from typing import Any
 from svcd.base.docids import DocIds
 from svcd.base.doc_values import DocValues
 from svcd.index.bitmap_blocks import BLOCK_BITS, Row, block_count, block_docids, joined_blocks, joined_within
-from svcd.index.read_transaction import Delta, ReadTransaction, placeholders, statement_portions
+from svcd.index.read_transaction import VALUE_TEXTS, Delta, ReadTransaction, placeholders, rows_by_docid, statement_portions
 from svcd.index.value_groups import ALL_KEYS, OF_KIND, Key, KeyRange, OrderedRow, ValueGroups, rows_in_order
 from svcd.index.value_writer import (
-    FLAG, HAS_KIND, IS_EMPTY, IS_NULL, KINDS, MIXED, NUMBER, PRESENT, StoredFieldEntry, Value, rows_of, value_key, value_of,
+    FLAG, HAS_KIND, IS_EMPTY, IS_NULL, KINDS, MIXED, NUMBER, PRESENT, rows_of, stored_values, value_key, value_of,
 )
+from svcd.schema.field_values import FieldValues, Value
 
 # If a field has at most this many values of a kind, the set of each value is cached; otherwise sets are read on demand.
 _FEW_VALUES = 1024
 # The number of rows that can be read for doc values in the time that looking into one document takes.
 _ENTRIES_PER_DOCUMENT = 12
 _FIRST_PAGE, _LARGEST_PAGE = 64, 4096  # rows
+# At most this many documents are sorted by looking into each of them.
+_FEW_DOCUMENTS = 1000
 # Up to this many documents of a group are looked into; for more, the rows of its values are read.
 _FEW_IN_GROUP = 16
 
@@ -33,7 +36,7 @@ _FEW_IN_GROUP = 16
 class _WrittenValues:
     """The values of a delta's documents in a field. by_key: key of a number or text -> the docids that have it."""
 
-    def __init__(self, entries: Sequence[tuple[int, StoredFieldEntry]]) -> None:
+    def __init__(self, entries: Sequence[tuple[int, FieldValues]]) -> None:
         self.entries = entries
         self.by_key: dict[Key, list[int]] = {}
         for docid, entry in entries:
@@ -42,23 +45,17 @@ class _WrittenValues:
 
 
 class ValueReader:
-    """The values of an index in a read transaction; a `svcd.query.reader.Values`.
+    """The values of an index in a read transaction; a `svcd.query.reader.Values`."""
 
-    stored_form: converts a text from the spelling in a document.
-    """
-
-    def __init__(self, transaction: ReadTransaction, stored_form: Callable[[str], str]) -> None:
+    def __init__(self, transaction: ReadTransaction) -> None:
         self._transaction = transaction
         self._connection = transaction.connection
-        self._stored_form = stored_form
 
     def _fid(self, field: str) -> int:
         """Return the number of a field, -1 for an unknown one."""
         numbers: dict[str, int] = self._transaction.cached(("field numbers",), lambda: dict(
             self._connection.execute("SELECT name, fid FROM fields").fetchall()))
         return numbers.get(field, -1)
-
-    # Sets
 
     def present_docids(self, field: str) -> DocIds:
         """Documents that have the field, even if it is null."""
@@ -76,7 +73,7 @@ class ValueReader:
         """Documents with any number (float) or any text (str)."""
         return self._flagged(field, HAS_KIND[kind], lambda row: any(isinstance(value, kind) for value in row.values))
 
-    def _flagged(self, field: str, flag: int, is_in: Callable[[StoredFieldEntry], bool]) -> DocIds:
+    def _flagged(self, field: str, flag: int, is_in: Callable[[FieldValues], bool]) -> DocIds:
         return self._cached_docids(field, ("flag", flag), lambda fid: joined_blocks(self._blocks(fid, FLAG, flag)), is_in)
 
     def value_docids(self, field: str, value: Value) -> DocIds:
@@ -117,7 +114,7 @@ class ValueReader:
         return ValueGroups(self._connection, fid, KINDS[kind])
 
     def _cached_docids(self, field: str, what: tuple[object, ...], read: Callable[[int], DocIds],
-                is_in: Callable[[StoredFieldEntry], bool]) -> DocIds:
+                is_in: Callable[[FieldValues], bool]) -> DocIds:
         """Return a set of documents by their values. what: part of the cache key. is_in: whether a document's values fit."""
         fid = self._fid(field)
         return self._transaction.cached_set(("facet", fid, *what), lambda: read(fid), lambda delta: DocIds(
@@ -127,14 +124,12 @@ class ValueReader:
         """Return the values of a delta's documents in a field; decoded once for all sets that it updates."""
         written = delta.values.get(fid)
         if written is None:
-            rows = ((docid, rows_of(text, self._stored_form).get(fid)) for docid, text in delta.value_texts.items())
+            rows = ((docid, rows_of(text).get(fid)) for docid, text in delta.value_texts.items())
             written = delta.values[fid] = _WrittenValues([(docid, row) for docid, row in rows if row is not None])
         return written
 
     def _blocks(self, fid: int, kind: int, found: Key) -> list[Row]:
         return self._connection.execute(f"SELECT docids {OF_KIND} AND value = ?", (fid, kind, found)).fetchall()
-
-    # Values in order
 
     def distinct_values(self, field: str, kind: type[Value]) -> Sequence[Value]:
         """Return all values of a kind, ascending."""
@@ -189,10 +184,7 @@ class ValueReader:
 
     def ordered_values(self, field: str, kind: type[Value], ascending: bool = True, among: DocIds | None = None
                        ) -> Iterator[tuple[Value, DocIds]]:
-        """Yield the values of a kind with their documents (maybe none), in order; read lazily.
-
-        among: if given, only these documents are returned.
-        """
+        """Yield the values of a kind with their documents (maybe none), in order; read lazily. among: only these documents."""
         few = self.few_values(field, kind)
         if few is not None:
             for value in few if ascending else reversed(few):
@@ -250,15 +242,13 @@ class ValueReader:
         return rows_in_order(self._connection, "value", f"{OF_KIND}{keys.condition('value')}", (fid, kind, *keys.bounds),
                              ascending, _FIRST_PAGE, _LARGEST_PAGE)
 
-    # Documents
-
     def field_values(self, field: str, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
         """Yield (docid, its values, each once) for some documents, in their order."""
         name = str(self._fid(field))
-        texts = dict(self._transaction.value_texts(docids))
+        texts = dict(rows_by_docid(self._connection, VALUE_TEXTS, docids))
         for docid in docids:
             array = json.loads(texts[docid]).get(name) if docid in texts else None
-            yield docid, StoredFieldEntry(array, self._stored_form).each() if array else ()
+            yield docid, stored_values(array).each() if array else ()
 
     def spelling(self, field: str, value: str, docid: int) -> str:
         """Return how a document spells one of its texts."""
@@ -268,56 +258,43 @@ class ValueReader:
             (fid, KINDS[str], value, block)).fetchone() or (MIXED,))
         if spelling != MIXED:
             return value if spelling is None else spelling
-        for _, text in self._transaction.value_texts([docid]):
-            return rows_of(text, self._stored_form)[fid].values[value] or value
+        for _, text in rows_by_docid(self._connection, VALUE_TEXTS, [docid]):
+            return rows_of(text)[fid].values[value] or value
         return value
 
     def sort_buckets(self, field: str, ascending: bool, candidates: DocIds) -> Iterator[tuple[Value | None, DocIds]]:
-        """The candidates by their value of a field: numbers, then texts, each in order, then None for those without a value."""
-        return sort_buckets(self, field, ascending, candidates)
+        """Yield the candidates by their value of a field: numbers, then texts, each in order, then None for those without one."""
+        few_values = [self.few_values(field, kind) for kind in KINDS]
+        values_to_scan = sum(_FEW_DOCUMENTS if few is None else len(few) for few in few_values)
+        if len(candidates) <= min(values_to_scan // 2, _FEW_DOCUMENTS):  # looking into the documents is quicker
+            yield from self._sorted_rows(field, ascending, candidates)
+            return
+        for kind in KINDS:
+            left = candidates & self.kind_docids(field, kind)
+            candidates -= left
+            values = self.ordered_values(field, kind, ascending, left)
+            while left:
+                value, docids = next(values)
+                if bucket := left & docids:
+                    yield value, bucket
+                    left -= bucket
+        if candidates:
+            yield None, candidates
 
-
-# Documents sorted by the value of a field: by a scan over the values, or by looking into documents if there are few.
-
-
-# At most this many documents are sorted by looking into each of them.
-_FEW_DOCUMENTS = 1000
-
-
-def sort_buckets(reader: ValueReader, field: str, ascending: bool, candidates: DocIds) -> Iterator[tuple[Value | None, DocIds]]:
-    """Yield the candidates by their value of a field: numbers, then texts, each in order, then None for those without a value."""
-    few_values = [reader.few_values(field, kind) for kind in KINDS]
-    values_to_scan = sum(_FEW_DOCUMENTS if few is None else len(few) for few in few_values)
-    if len(candidates) <= min(values_to_scan // 2, _FEW_DOCUMENTS):  # looking into the documents is quicker
-        yield from _sorted_rows(reader, field, ascending, candidates)
-        return
-    for kind in KINDS:
-        left = candidates & reader.kind_docids(field, kind)
-        candidates -= left
-        values = reader.ordered_values(field, kind, ascending, left)
-        while left:
-            value, docids = next(values)
-            if bucket := left & docids:
-                yield value, bucket
-                left -= bucket
-    if candidates:
-        yield None, candidates
-
-
-def _sorted_rows(reader: ValueReader, field: str, ascending: bool, candidates: DocIds) -> Iterator[tuple[Any, DocIds]]:
-    """Yield the buckets of sort_buckets(), by looking into each document."""
-    best = min if ascending else max
-    grouped: dict[tuple[int, Key], list[int]] = {}
-    without: list[int] = []
-    for docid, values in reader.field_values(field, candidates.to_array()):
-        keys = [(KINDS[type(value)], value_key(value)) for value in values]
-        numbers = [each for each in keys if each[0] == NUMBER]
-        if keys:
-            grouped.setdefault(best(numbers or keys), []).append(docid)
-        else:
-            without.append(docid)
-    for kind in KINDS.values():
-        for each in sorted((each for each in grouped if each[0] == kind), reverse=not ascending):
-            yield value_of(each[1]), DocIds(grouped[each])
-    if without:
-        yield None, DocIds(without)
+    def _sorted_rows(self, field: str, ascending: bool, candidates: DocIds) -> Iterator[tuple[Any, DocIds]]:
+        """Yield the buckets of sort_buckets(), by looking into each document."""
+        best = min if ascending else max
+        grouped: dict[tuple[int, Key], list[int]] = {}
+        without: list[int] = []
+        for docid, values in self.field_values(field, candidates.to_array()):
+            keys = [(KINDS[type(value)], value_key(value)) for value in values]
+            numbers = [each for each in keys if each[0] == NUMBER]
+            if keys:
+                grouped.setdefault(best(numbers or keys), []).append(docid)
+            else:
+                without.append(docid)
+        for kind in KINDS.values():
+            for each in sorted((each for each in grouped if each[0] == kind), reverse=not ascending):
+                yield value_of(each[1]), DocIds(grouped[each])
+        if without:
+            yield None, DocIds(without)

@@ -9,13 +9,14 @@ import json
 import sqlite3
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any
 
 from svcd.index.bitmap_blocks import BLOCK_BITS, edited_block
 from svcd.index.value_groups import Key, ValueGroupWriter
+from svcd.schema.field_values import FieldValues, Value, stored_form
 
 # The encoding of field values in the tables of an index file.
 #
@@ -26,7 +27,6 @@ from svcd.index.value_groups import Key, ValueGroupWriter
 # Kinds are ordered: flags of a field, then numbers, then texts in their normal form. See docs/storage.md#field-values.
 
 
-Value = float | str  # a number, or a text in its normal form
 Postings = Mapping[tuple[int, Key], "str | None"]  # (kind, key) -> spelling, None if it equals the value
 
 FLAG, NUMBER, TEXT = 0, 1, 2
@@ -42,21 +42,6 @@ _ALL = (1 << 64) - 1
 _EXACT_INTEGERS = 1e15
 _PRESENT, _HAS_NUMBER, _HAS_TEXT = ((FLAG, flag) for flag in (PRESENT, HAS_NUMBER, HAS_TEXT))
 _quoted = json.encoder.encode_basestring
-
-
-class FieldEntry(Protocol):
-    """The values of a document in a field.
-
-    values: each value with its spelling, None for a number. has_both_zeros: whether the key zero means both 0.0 and -0.0,
-    which are equal as keys of a dictionary. each(): returns all values, both zeros included.
-    """
-
-    values: dict[Value, str | None]
-    is_null: bool
-    is_empty: bool
-    has_both_zeros: bool
-
-    def each(self) -> Sequence[Value]: ...
 
 
 def value_key(value: Value) -> Key:
@@ -77,7 +62,7 @@ def value_of(found: Key) -> Value:
     return found
 
 
-def posting_entries(entry: FieldEntry) -> Postings:
+def posting_entries(entry: FieldValues) -> Postings:
     """Return the postings of a document in a field."""
     found: dict[tuple[int, Key], str | None] = {_PRESENT: None}
     for value in entry.each() if entry.has_both_zeros else entry.values:
@@ -100,7 +85,7 @@ def row_text(arrays: Mapping[int, str]) -> str | None:
     return "{" + ",".join([f'"{fid}":{array}' for fid, array in arrays.items()]) + "}" if arrays else None
 
 
-def json_array(entry: FieldEntry) -> str:
+def json_array(entry: FieldValues) -> str:
     """Return the JSON array of a field; null and "" encode the flags, as neither is a value."""
     texts = ["null"] * entry.is_null + ['""'] * entry.is_empty
     texts += [_number(value) if spelling is None else _quoted(spelling) for value, spelling in entry.values.items()]
@@ -114,34 +99,26 @@ def _number(number: Value) -> str:
     return str(int(number)) if is_short else json.dumps(number)
 
 
-class StoredFieldEntry:
-    """The values of a document in a field, decoded from its row of document_values."""
-
-    def __init__(self, array: Iterable[float | int | str | None], stored_form: Callable[[str], str]) -> None:
-        self.values: dict[Value, str | None] = {}
-        self.is_null = self.is_empty = self.has_both_zeros = False
-        for each in array:
-            if isinstance(each, str) and each:
-                self.values[stored_form(each)] = each
-            elif each is None:
-                self.is_null = True
-            elif each == "":
-                self.is_empty = True
-            else:
-                number = float(each)
-                self.has_both_zeros |= number == 0 and number in self.values
-                self.values[number] = None
-
-    def each(self) -> Sequence[Value]:
-        """Return all values."""
-        if not self.has_both_zeros:
-            return list(self.values)
-        return [*self.values, *(-value for value in self.values if value == 0.0)]
+def stored_values(array: Iterable[float | int | str | None]) -> FieldValues:
+    """Return the values of a document in a field, decoded from its row of document_values."""
+    entry = FieldValues()
+    for each in array:
+        if isinstance(each, str) and each:
+            entry.values[stored_form(each)] = each
+        elif each is None:
+            entry.is_null = True
+        elif each == "":
+            entry.is_empty = True
+        else:
+            number = float(each)
+            entry.has_both_zeros |= number == 0 and number in entry.values
+            entry.values[number] = None
+    return entry
 
 
-def rows_of(text: str, stored_form: Callable[[str], str]) -> dict[int, StoredFieldEntry]:
+def rows_of(text: str) -> dict[int, FieldValues]:
     """Return field number -> values of the document, decoded from its row of document_values."""
-    return {int(fid): StoredFieldEntry(array, stored_form) for fid, array in json.loads(text).items()}
+    return {int(fid): stored_values(array) for fid, array in json.loads(text).items()}
 
 
 # Edits gathered before they are written: some 10 MB; then few rows are written twice in a batch.
@@ -168,18 +145,17 @@ def _agreed(known: str | None, spelling: str | None) -> str | None:
 
 
 class ValueWriter:
-    """Writes through a connection that is inside a transaction. stored_form: converts a text from its spelling in a document."""
+    """Writes through a connection that is inside a transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, stored_form: Callable[[str], str]) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._stored_form = stored_form
         self._groups = ValueGroupWriter(connection, self._keys_of)
         self.forget()
 
     def _keys_of(self, docid: int, fid: int, kind: int) -> list[Key]:
         """Return the keys of the values of a kind that a document has in a field, from its row of document_values."""
         for (text,) in self._connection.execute("SELECT field_values FROM document_values WHERE docid = ?", (docid,)):
-            entry = StoredFieldEntry(json.loads(text).get(str(fid), ()), self._stored_form)
+            entry = stored_values(json.loads(text).get(str(fid), ()))
             return [value_key(value) for value in entry.each() if KINDS[type(value)] == kind]
         return []
 
@@ -203,7 +179,8 @@ class ValueWriter:
                 if key not in old or old[key] != spelling:
                     _add_edits(edits, key, [spelling, docid])
             self._gathered += len(old) + len(new)
-        self._flush_if_full()
+        if self._gathered > _MOST_GATHERED:
+            self._flush()
 
     def add(self, added: Mapping[int, Mapping[int, RowEdits]]) -> None:
         """Note the values of new documents, by block and field number. Keeps the lists."""
@@ -213,9 +190,6 @@ class ValueWriter:
                 for key, edit in rows.items():
                     _add_edits(edits, key, edit)
                     self._gathered += len(edit) - 1
-        self._flush_if_full()
-
-    def _flush_if_full(self) -> None:
         if self._gathered > _MOST_GATHERED:
             self._flush()
 

@@ -1,4 +1,4 @@
-"""Reads the vectors of documents: sets of documents by origin of their vectors, the vectors, and the nearest ones.
+"""Reads the vectors of documents: the encoding of rows, sets of documents by the origin of their vectors, and the nearest ones.
 
 Sketches are read as bit planes, cached between searches and brought up to date row by row: a block has the sketches of up to
 REGIONS rows of `vector_sketches`, and when few rows were written since, only their bits are replaced.
@@ -6,20 +6,92 @@ See docs/storage.md#vectors and docs/vectors.md#search.
 """
 from __future__ import annotations
 
+import json
+import sqlite3
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds
+from svcd.base.docids import numbers_of
+from svcd.index.bitmap_blocks import joined_blocks
 from svcd.index.read_transaction import ReadTransaction, placeholders, statement_portions
-from svcd.index.vector_rows import (
-    EMBEDDED, FIRST_FRAGMENT, FIXED, GIVEN, REGENERATED, EmbedderRow, docid_of, embedder_rows, id_range, posting_docids, row_id,
-    sketch_docids, stored_vectors,
-)
-from svcd.vectors.sketches import REGION, REGIONS, Estimates, Region, SketchBlock, SketchForm, SketchQuery
+from svcd.index.schema import DOCID_BITS
 from svcd.vectors.nearest import Nearest, first_of_each, numpy
-from svcd.vectors.vector import DocumentVectors
+from svcd.vectors.sketches import REGION, REGIONS, Estimates, Region, SketchBlock, SketchForm, SketchQuery
+from svcd.vectors.vector import DocumentVectors, from_bytes, quantized_bytes, quantized_size, to_bytes, unquantized
+
+# Flags of the origin of a document's vectors: given by a user; regenerated when the document changes.
+USER_PROVIDED, REGENERATED = 1, 2
+# Above these bits: the length of the vectors if it differs from the current length of the embedder. Such vectors are outdated:
+# shown and kept, but not searched.
+LENGTH_SHIFT = 2
+# Kinds of sets in vector_postings: documents with a vector; documents whose vectors, or lack of vectors, a user has set;
+# documents whose vectors are not regenerated; documents with outdated vectors; from FIRST_FRAGMENT on, documents with a vector of
+# the indexing fragment of this number.
+EMBEDDED, GIVEN, FIXED, OUTDATED = range(4)
+FIRST_FRAGMENT = 16
+
+_DOCID_MASK = (1 << DOCID_BITS) - 1
+
+
+def row_id(embedder: int, docid: int) -> int:
+    """Return the id of a row of document_vectors or vector_sketches."""
+    return embedder << DOCID_BITS | docid
+
+
+def docid_of(row: int) -> int:
+    """Return the docid in the id of a row."""
+    return row & _DOCID_MASK
+
+
+def id_range(embedder: int) -> tuple[int, int]:
+    """Return the first and the last possible id of an embedder's rows."""
+    return row_id(embedder, 0), row_id(embedder, _DOCID_MASK)
+
+
+class EmbedderRow(NamedTuple):
+    """An embedder of the settings. fragments: the number of each of its indexing fragments, below 256."""
+
+    number: int
+    name: str
+    dimensions: int
+    is_quantized: bool
+    fragments: Mapping[str, int]
+
+
+def embedder_rows(connection: sqlite3.Connection) -> list[EmbedderRow]:
+    """Return the embedders of an index, by name."""
+    return [EmbedderRow(number, name, dimensions, bool(is_quantized), json.loads(fragments))
+            for number, name, dimensions, is_quantized, fragments in connection.execute(
+                "SELECT number, name, dimensions, is_quantized, fragments FROM embedders ORDER BY name")]
+
+
+def stored_bytes(vectors: Iterable[array[float]], is_quantized: bool) -> bytes:
+    """Encode vectors for document_vectors."""
+    return b"".join(map(quantized_bytes, vectors)) if is_quantized else to_bytes(vectors)
+
+
+def stored_vectors(stored: bytes, origin: int, dimensions: int, is_quantized: bool) -> list[array[float]]:
+    """Decode the vectors of a row of document_vectors; quantized ones have ones and zeros. dimensions: of the embedder."""
+    dimensions = origin >> LENGTH_SHIFT or dimensions
+    if not is_quantized:
+        return from_bytes(stored, dimensions)
+    size = quantized_size(dimensions)
+    return [unquantized(stored[start:start + size], dimensions) for start in range(0, len(stored), size)]
+
+
+def posting_docids(connection: sqlite3.Connection, embedder: int, kind: int) -> DocIds:
+    """Return a set of vector_postings."""
+    return joined_blocks(connection.execute("SELECT docids FROM vector_postings WHERE embedder = ? AND kind = ?",
+                                            (embedder, kind)).fetchall())
+
+
+def sketch_docids(stored: bytes) -> array[int]:
+    """Return the documents of the sketches of a row of vector_sketches, ascending."""
+    return numbers_of("I", stored)
+
 
 # With more changed rows, building the block again is quicker.
 _MOST_REPLACED = REGIONS // 4
@@ -48,23 +120,22 @@ class SketchReader:
 
     def blocks(self) -> Iterator[SketchBlock]:
         """Yield the sketches in blocks, by docid; each block is built on demand unless it is cached."""
-        for start in range(0, len(self._rows), REGIONS):
-            yield self._block(start // REGIONS, self._rows[start:start + REGIONS])
-
-    def _block(self, number: int, rows: _Rows) -> SketchBlock:
         transaction = self._transaction
-        key = (transaction.uuid, "sketches", self._embedder, self.form, self.bits, number)
-        cached: tuple[_Rows, SketchBlock] | None = transaction.cache.peek(key)
-        if cached and cached[0] == rows:
-            return cached[1]
-        block = self._updated(*cached, rows) if cached else None
-        if block is None:
-            block = SketchBlock.of(self.form, self.bits, list(self._regions([row for row, _ in rows])))
-        # A transaction that began earlier must not replace a block that a later one cached.
-        is_newer = cached is None or _newest(cached[0]) <= _newest(rows)
-        if is_newer and number * REGIONS + len(rows) <= self._cached_rows:
-            transaction.cache.put(key, (rows, block))
-        return block
+        for start in range(0, len(self._rows), REGIONS):
+            rows = self._rows[start:start + REGIONS]
+            key = (transaction.uuid, "sketches", self._embedder, self.form, self.bits, start // REGIONS)
+            cached: tuple[_Rows, SketchBlock] | None = transaction.cache.peek(key)
+            if cached and cached[0] == rows:
+                yield cached[1]
+                continue
+            block = self._updated(*cached, rows) if cached else None
+            if block is None:
+                block = SketchBlock.of(self.form, self.bits, list(self._regions([row for row, _ in rows])))
+            # A transaction that began earlier must not replace a block that a later one cached.
+            is_newer = cached is None or _newest(cached[0]) <= _newest(rows)
+            if is_newer and start + len(rows) <= self._cached_rows:
+                transaction.cache.put(key, (rows, block))
+            yield block
 
     def _updated(self, known: _Rows, block: SketchBlock, rows: _Rows) -> SketchBlock | None:
         """Bring a block up to date; None if too much of it has changed."""

@@ -23,7 +23,7 @@ from svcd.base.docids import bytes_of
 from svcd.index.bitmap_blocks import BLOCK_BITS, edited_block, joined_blocks
 from svcd.index.read_transaction import placeholders, statement_portions
 from svcd.index.schema import row_checksum
-from svcd.index.vector_rows import (
+from svcd.index.vector_reader import (
     EMBEDDED, FIRST_FRAGMENT, FIXED, GIVEN, LENGTH_SHIFT, OUTDATED, REGENERATED, USER_PROVIDED, EmbedderRow, docid_of,
     embedder_rows, id_range, posting_docids, row_id, sketch_docids, stored_bytes, stored_vectors,
 )
@@ -207,8 +207,6 @@ class VectorWriter:
         self._added: dict[int, int] = {}  # by embedder: the change of its number of vectors
         self._sketches.forget()
 
-    # Embedders
-
     @property
     def embedders(self) -> Mapping[str, EmbedderRow]:
         """The embedders of the settings, by name."""
@@ -300,8 +298,6 @@ class VectorWriter:
             self._put_entries(row._replace(is_quantized=True), part)
         self.put_embedder(row._replace(is_quantized=True))
 
-    # Vectors of documents
-
     def stored(self, name: str, docids: Sequence[int]) -> dict[int, StoredVectors]:
         """Return docid -> its vectors, for the documents that have an entry for an embedder."""
         return {docid: stored for part in self.stored_parts(name, docids) for docid, stored in part.items()}
@@ -384,8 +380,6 @@ class VectorWriter:
         self._connection.executemany("UPDATE embedders SET vectors = vectors + ? WHERE number = ?",
                                      [(count, number) for number, count in self._added.items() if count])
         self._added.clear()
-
-    # Sets and counts of flushed data
 
     def docids(self, name: str, kind: int) -> DocIds:
         """Return a set of documents of an embedder, by kind."""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -24,15 +24,15 @@ from svcd.index.connections import BUSY_MS, keep_log, meta, open_writer, set_met
 from svcd.index.disk_space import lacks_room
 from svcd.index.encoded_document import AddedLetters, EncodedDocuments, Positions, Words, encoded_documents, encoded_values
 from svcd.index.encoded_document import Values as EncodedValues
-from svcd.index.geo_writer import GeometryWriter, PointWriter, StoredShape
+from svcd.index.geo_writer import GeoWriter, StoredShape
 from svcd.index.prefix_postings import PrefixPostingWriter
-from svcd.index.read_transaction import Cache, forward_texts, placeholders, statement_portions
+from svcd.index.read_transaction import FORWARD_TEXTS, Cache, placeholders, rows_by_docid, statement_portions
 from svcd.index.reader import IndexReader
 from svcd.index.schema import checksum_filler, row_checksum
-from svcd.index.value_writer import FieldEntry, Postings, ValueWriter
-from svcd.index.vector_rows import EmbedderRow
+from svcd.index.value_writer import Postings, ValueWriter
+from svcd.index.vector_reader import EmbedderRow
 from svcd.index.vector_writer import StoredVectors, VectorWriter
-from svcd.schema.field_values import stored_form
+from svcd.schema.field_values import FieldValues
 
 # Limits of the table `changes`: docids of one generation (more than a delta needs, to refresh the materialized postings),
 # replaced terms that are looked up, and generations, for readers that cached older values.
@@ -44,7 +44,7 @@ _READER_BYTES = 8 << 20
 # LONG_LOG_PATIENCE_MS.
 LONG_LOG, LONG_LOG_PATIENCE_MS = 32 << 20, 500
 
-Values = Mapping[str, FieldEntry]  # attribute -> values of a document
+Values = Mapping[str, FieldValues]  # attribute -> values of a document
 _Name = TypeVar("_Name", str, int)
 
 
@@ -92,22 +92,6 @@ class DocumentChange:
     vectors: Mapping[str, StoredVectors | None] = field(default_factory=dict)
 
 
-@dataclass
-class _IndexedWords:
-    """The words of one document for the tables, by FTS column. position_terms: the text for term_positions."""
-
-    position_terms: str
-    rows: dict[int, str] = field(default_factory=dict)     # terms by position, joined
-    texts: dict[int, str] = field(default_factory=dict)    # the same for FTS5
-    counts: dict[int, int] = field(default_factory=dict)   # number of words, 0 above COUNTED_WORDS
-    letters: dict[int, str] = field(default_factory=dict)  # first letters of the words
-
-    @cached_property
-    def forward(self) -> str:
-        """The row of the forward index. Do not ask before `rows` is complete."""
-        return fts.forward_text(self.rows)
-
-
 class IndexWriter:
     """Opens an index file for writing, and creates it if absent. All writes happen inside transaction()."""
 
@@ -117,9 +101,9 @@ class IndexWriter:
         # Parts of documents handed over for writing, and parts for which the pipe to the other process had no room.
         self.parts, self.blocked_parts = 0, 0
         self._hash_bytes = hash_bytes
-        self._values = ValueWriter(self._connection, stored_form)
+        self._values = ValueWriter(self._connection)
         self._prefix_postings = PrefixPostingWriter(self._connection)
-        self._points, self._geometries = PointWriter(self._connection), GeometryWriter(self._connection)
+        self._locations = GeoWriter(self._connection)
         self.vectors = VectorWriter(self._connection)
         try:
             schema.prepare(self._connection, schema.INDEX)
@@ -143,7 +127,7 @@ class IndexWriter:
         self._distribution: Counter[str] = Counter()
         self._values.forget()
         self._prefix_postings.forget()
-        self._points.forget()
+        self._locations.forget()
         self.vectors.forget()
 
     # Transactions
@@ -156,31 +140,27 @@ class IndexWriter:
         self._replaced_terms: set[str] = set()  # terms of replaced rows, which other documents may still hold
         try:
             # FTS5 gathers this many bytes of postings before it writes a segment; it stores the number in the file.
-            for table in ("terms", "term_positions"):
-                row = self._connection.execute(f"SELECT v FROM {table}_config WHERE k = 'hashsize'").fetchone()
-                if row is None or row[0] != self._hash_bytes:
+            for table in fts.TABLES:
+                size = self._connection.execute(f"SELECT v FROM {table}_config WHERE k = 'hashsize'").fetchone()
+                if size is None or size[0] != self._hash_bytes:
                     self._connection.execute(f"INSERT INTO {table}({table}, rank) VALUES ('hashsize', ?)", (self._hash_bytes,))
             yield
             self._save()
-            self._end_generation()
+            generation = int(self.meta("generation") or 0) + 1
+            self._set_meta("generation", generation)
+            docids = None if self._written is None else to_bytes(DocIds(list(self._written)))
+            removed = None
+            if self._written is not None and len(self._replaced_terms) <= MOST_LOOKED_UP:
+                removed = json.dumps([term for term in self._replaced_terms if not self._connection.execute(
+                    "SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (fts.fts_string(term),)).fetchone()])
+            row = (generation, docids, removed)
+            self._connection.execute("INSERT INTO changes(generation, docids, removed_terms, checksum) VALUES (?, ?, ?, ?)",
+                                     (*row, row_checksum(*row)))
+            self._connection.execute("DELETE FROM changes WHERE generation <= ?", (generation - GENERATIONS,))
         except BaseException:
             self._roll_back("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
-
-    def _end_generation(self) -> None:
-        """Store the number of the new generation and its row of `changes`."""
-        generation = int(self.meta("generation") or 0) + 1
-        self._set_meta("generation", generation)
-        docids = None if self._written is None else to_bytes(DocIds(list(self._written)))
-        removed = None
-        if self._written is not None and len(self._replaced_terms) <= MOST_LOOKED_UP:
-            removed = json.dumps([term for term in self._replaced_terms if not self._connection.execute(
-                "SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (fts.fts_string(term),)).fetchone()])
-        row = (generation, docids, removed)
-        self._connection.execute("INSERT INTO changes(generation, docids, removed_terms, checksum) VALUES (?, ?, ?, ?)",
-                                 (*row, row_checksum(*row)))
-        self._connection.execute("DELETE FROM changes WHERE generation <= ?", (generation - GENERATIONS,))
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -332,8 +312,6 @@ class IndexWriter:
             self.vectors.put_embedder(embedder)
         self._load()
 
-    # Fields
-
     def register(self, names: Iterable[str]) -> None:
         """Give the next field numbers to the names without one, in order."""
         fresh = [name for name in dict.fromkeys(names) if name not in self.field_numbers]
@@ -430,14 +408,11 @@ class IndexWriter:
         self._prefix_postings.clear()
         self.clear_locations()
         self.vectors.clear()
-        for statement in (*_CLEAR_WORDS, "DELETE FROM documents", "DELETE FROM forward_index", "DELETE FROM field_word_counts",
-                          "DELETE FROM materialized_postings", "DROP TABLE IF EXISTS materialized_leaves",
-                          "UPDATE fields SET documents = 0"):
+        for statement in (*_CLEAR_WORDS, "DELETE FROM documents", "DELETE FROM materialized_postings",
+                          "DROP TABLE IF EXISTS materialized_leaves", "UPDATE fields SET documents = 0"):
             self._connection.execute(statement)
         self._distribution.clear()
         self.docids, self._document_bytes = EMPTY, 0
-
-    # Values
 
     def _write_values(self, changes: Iterable[tuple[DocumentChange, EncodedValues]]) -> None:
         rows: list[tuple[int, Mapping[int, str]]] = []
@@ -446,17 +421,9 @@ class IndexWriter:
             if bool(values) if change.is_new else _postings_of(before) != _postings_of(values):
                 if not change.is_new:
                     self._values.change(change.docid, *map(_postings_of, map(self._by_field_number, (before, values))))
-                rows.append((change.docid, self._arrays(values)))
+                rows.append((change.docid, _arrays_of(self._by_field_number(values))))
         self._record_new(docid for docid, _ in rows)
         self._values.write_rows(rows)
-
-    def _arrays(self, values: EncodedValues) -> dict[int, str]:
-        """Field number -> JSON array."""
-        try:
-            return {self.field_numbers[name]: array for name, (array, _) in values.items()}
-        except KeyError:
-            self.register(values)
-            return self._arrays(values)
 
     def _by_field_number(self, values: EncodedValues) -> dict[int, tuple[str, Postings]]:
         if not values.keys() <= self.field_numbers.keys():
@@ -474,22 +441,17 @@ class IndexWriter:
                     for docid, fresh, values in documents]
         for docid, fresh, _ in numbered:
             self._values.change(docid, {}, _postings_of(fresh))
-        self._values.write_rows([(docid, {fid: array for fid, (array, _) in values.items()}) for docid, _, values in numbered])
-
-    # Locations
+        self._values.write_rows([(docid, _arrays_of(values)) for docid, _, values in numbered])
 
     def write_locations(self, locations: Mapping[int, DocumentLocation]) -> None:
         """Store the locations of documents, by docid."""
         points = {docid: location.point for docid, location in locations.items()}
-        self._points.change(points, int(self.meta("generation") or 0) + 1)
-        self._geometries.change({docid: location.shape for docid, location in locations.items()})
+        self._locations.change_points(points, int(self.meta("generation") or 0) + 1)
+        self._locations.change_geometries({docid: location.shape for docid, location in locations.items()})
 
     def clear_locations(self) -> None:
         """Delete the locations of all documents."""
-        self._points.clear()
-        self._geometries.clear()
-
-    # Vectors
+        self._locations.clear()
 
     def write_vectors(self, vectors: Mapping[int, Mapping[str, StoredVectors | None]]) -> None:
         """Set vectors of documents, by docid and embedder; None deletes the entry of a document."""
@@ -507,8 +469,7 @@ class IndexWriter:
         """Delete all words and the FTS columns of fields. The documents stay, and write_words() must index them again."""
         self._written = None
         self._prefix_postings.clear()
-        for statement in (*_CLEAR_WORDS, "DELETE FROM forward_index", "DELETE FROM field_word_counts",
-                          "UPDATE fields SET fts_column = NULL"):
+        for statement in (*_CLEAR_WORDS, "UPDATE fields SET fts_column = NULL"):
             self._connection.execute(statement)
         self._columns.clear()
 
@@ -545,21 +506,39 @@ class IndexWriter:
         self._count_words(counted)
 
     def _replace_words(self, changes: Sequence[tuple[DocumentChange, Words]]) -> None:
-        before = dict(forward_texts(self._connection, [change.docid for change, _ in changes]))
-        replaced: list[tuple[int, _IndexedWords]] = []
+        """Replace the words of existing documents. FTS5 does not store texts, and needs the old ones to remove their terms."""
+        before = dict(rows_by_docid(self._connection, FORWARD_TEXTS, [change.docid for change, _ in changes]))
+        emptied: list[tuple[int]] = []
+        written: list[tuple[int, str]] = []
+        counted: list[tuple[int, Mapping[int, int]]] = []
         for change, (fields, position_terms) in changes:
-            words, old = _IndexedWords(position_terms), before.get(change.docid, "")
-            for name, found in fields.items():
-                column = self._column(name)
-                words.rows[column], words.texts[column], words.counts[column], words.letters[column] = found
-            if old != words.forward:
-                self._record_change(change.docid, old)
-                self._replace_postings(change.docid, fts.forward_rows(old), words)
-                replaced.append((change.docid, words))
-        self._connection.executemany("DELETE FROM forward_index WHERE docid = ?",
-                                     [(docid,) for docid, words in replaced if docid in before and not words.rows])
-        self._connection.executemany(_PUT_FORWARD, [(docid, words.forward) for docid, words in replaced if words.rows])
-        self._count_words([(docid, words.counts) for docid, words in replaced])
+            docid, old = change.docid, before.get(change.docid, "")
+            words = {self._column(name): found for name, found in fields.items()}
+            forward = fts.forward_text({column: row for column, (row, _, _, _) in words.items()})
+            if old == forward:
+                continue
+            self._record_change(docid, old)
+            rows = fts.forward_rows(old)
+            if old:
+                texts = [(column, fts.column_text(row)) for column, row in rows.items()]
+                terms = [row.split(" ") for row in rows.values()]
+                self._connection.execute(_DELETE, ("delete", docid, *_column_values(texts)))
+                self._connection.execute(_DELETE_POSITIONS, ("delete", docid, " ".join(map(fts.position_terms_of, terms))))
+            letters = {column: first_letters for column, (_, _, _, first_letters) in words.items()}
+            if old or any(letters.values()):
+                known = {column: prefix_postings.first_letters(fts.positions(row)) for column, row in rows.items()}
+                self._prefix_postings.change(docid, known, letters)
+            if words:
+                texts = [(column, text) for column, (_, text, _, _) in words.items()]
+                self._connection.execute(_insert(schema.COLUMNS), (docid, *_column_values(texts)))
+                self._connection.execute(_INSERT_POSITIONS, (docid, position_terms))
+                written.append((docid, forward))
+            elif docid in before:
+                emptied.append((docid,))
+            counted.append((docid, {**dict.fromkeys(rows, 0), **{column: count for column, (_, _, count, _) in words.items()}}))
+        self._connection.executemany("DELETE FROM forward_index WHERE docid = ?", emptied)
+        self._connection.executemany(_PUT_FORWARD, written)
+        self._count_words(counted)
 
     def _record_change(self, docid: int, old: str) -> None:
         """Record a written document for `changes`. old: its row of the forward index before."""
@@ -579,21 +558,6 @@ class IndexWriter:
             self._written.update(docids)
             if len(self._written) > MOST_LOGGED:
                 self._written = None
-
-    def _replace_postings(self, docid: int, old: Mapping[int, str], words: _IndexedWords) -> None:
-        """Replace a document's postings. FTS5 does not store the text, and needs the old text to remove its terms."""
-        if old:
-            texts = {column: fts.column_text(row) for column, row in old.items()}
-            terms = [row.split(" ") for row in old.values()]
-            self._connection.execute(_DELETE, ("delete", docid, *_column_values(texts.items())))
-            self._connection.execute(_DELETE_POSITIONS, ("delete", docid, " ".join(map(fts.position_terms_of, terms))))
-            words.counts = {**dict.fromkeys(old, 0), **words.counts}
-        if old or any(words.letters.values()):
-            known = {column: prefix_postings.first_letters(fts.positions(row)) for column, row in old.items()}
-            self._prefix_postings.change(docid, known, words.letters)
-        if words.rows:
-            self._connection.execute(_insert(schema.COLUMNS), (docid, *_column_values(words.texts.items())))
-            self._connection.execute(_INSERT_POSITIONS, (docid, words.position_terms))
 
     def _count_words(self, counted: Iterable[tuple[int, Mapping[int, int]]]) -> None:
         """Write into the blobs of field_word_counts. counted: (docid, FTS column -> number of words)."""
@@ -623,7 +587,8 @@ _DELETE = f"INSERT INTO terms(terms, rowid, {_COLUMNS}) VALUES (?, ?, {_VALUES})
 _INSERT_POSITIONS = "INSERT INTO term_positions(rowid, c0) VALUES (?, ?)"
 _DELETE_POSITIONS = "INSERT INTO term_positions(term_positions, rowid, c0) VALUES (?, ?, ?)"
 _CLEAR_WORDS = ("INSERT INTO terms(terms) VALUES ('delete-all')",
-                "INSERT INTO term_positions(term_positions) VALUES ('delete-all')")
+                "INSERT INTO term_positions(term_positions) VALUES ('delete-all')",
+                "DELETE FROM forward_index", "DELETE FROM field_word_counts")
 # Gaps between the fields of the shared column, so that no phrase or NEAR query extends from one into the next.
 _BETWEEN_SHARED = f" {' '.join([fts.POSITION_GAP] * 7)} "
 
@@ -654,3 +619,7 @@ def _bytes_of(text: str) -> int:
 
 def _postings_of(values: Mapping[_Name, tuple[str, Postings]]) -> dict[_Name, Postings]:
     return {name: postings for name, (_, postings) in values.items()}
+
+
+def _arrays_of(values: Mapping[int, tuple[str, Postings]]) -> dict[int, str]:
+    return {fid: array for fid, (array, _) in values.items()}

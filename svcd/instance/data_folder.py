@@ -11,7 +11,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -121,7 +121,7 @@ class DataFolderReader:
         self._looking = threading.Lock()  # guards _faults; held while a file is checked
         self.keys = KeyReader(self._instance_path, self._readers)
         self._features = dict(features or {})
-        self._network: Mapping[str, Any] | None = None
+        self.stored_network: Mapping[str, Any] | None = None  # as Network.as_json(); None when it was never set
         self._parsed_network: tuple[Mapping[str, Any] | None, Network] | None = None  # parsed at its first use
 
     def close(self) -> None:
@@ -134,11 +134,6 @@ class DataFolderReader:
         from svcd.index.read_transaction import Cache
 
         return Cache(self._own_cache_bytes() - self.answer_limit)
-
-    @property
-    def cache_limit(self) -> int:
-        """Bytes that the cache of readers may take."""
-        return self._cache.limit
 
     @property
     def answer_limit(self) -> int:
@@ -160,8 +155,6 @@ class DataFolderReader:
         """Close spare readers, and return freed memory to the system; call this after work."""
         self._readers.close_spare()
         machine.give_back_memory()
-
-    # Indexes
 
     def index_path(self, uuid: str) -> Path:
         """Return the path of an index file."""
@@ -188,10 +181,7 @@ class DataFolderReader:
 
     def list_indexes(self, offset: int = 0, limit: int | None = None, is_allowed: Callable[[str], bool] | None = None,
                      with_hidden: bool = False) -> tuple[list[IndexRow], int]:
-        """Return a page of the indexes that `is_allowed` accepts, ordered by uid, and their total.
-
-        with_hidden: whether to include internal indexes (is_hidden()).
-        """
+        """Return a page of the indexes that `is_allowed` accepts, by uid, and their total. with_hidden: internal ones too."""
         with self.read_instance() as connection:
             uids = [uid for (uid,) in connection.execute("SELECT uid FROM indexes ORDER BY uid")
                     if (with_hidden or not is_hidden(uid)) and (is_allowed is None or is_allowed(uid))]
@@ -212,7 +202,16 @@ class DataFolderReader:
 
         while True:
             with self._told_from_damage(index_uid):
-                uuid, path, connection = self._begin_read(index_uid)
+                uuid = self.file_uuid(index_uid)
+                path = f"{self._index_folder}/{uuid}.sqlite"
+                try:
+                    connection = self._readers.begin(path)
+                except sqlite3.OperationalError:
+                    if self.file_uuid(index_uid) != uuid:
+                        continue  # the file was replaced in between
+                    if not os.path.exists(path):
+                        raise missing_file_error(index_uid) from None
+                    raise  # the file exists: another error
                 try:
                     self._size_cache(uuid, path)
                     try:
@@ -301,7 +300,7 @@ class DataFolderReader:
                 reader = attempt.enter_context(self.read(index_uid))
             except ApiError:  # the index does not exist, or its file is missing
                 return None
-            if any(True for _ in linked(reader)):
+            for _ in linked(reader):
                 return None
             stack.push(attempt.pop_all())
         return IndexSnapshot({index_uid: reader.state[0]}, {index_uid: reader}, self.read_file)
@@ -370,8 +369,12 @@ class DataFolderReader:
         from svcd.index.damage import first_fault
 
         with self._looking:
-            state = _state_of(path)
-            if state is None:
+            state: list[int] = []  # changes with each write of the database
+            for each in (path, Path(f"{path}-wal")):
+                with suppress(OSError):
+                    status = each.stat()
+                    state += (status.st_ino, status.st_size, status.st_mtime_ns)
+            if not machine.file_exists(path):
                 return None
             known = self._faults.get(path)
             if known is None or known[0] != state:
@@ -382,21 +385,6 @@ class DataFolderReader:
         """Return the uuids of the indexes whose files were found damaged since the start."""
         with os.scandir(self._index_folder) as entries:
             return sorted(entry.name.partition(".")[0] for entry in entries if entry.name.endswith(DAMAGED))
-
-    def _begin_read(self, index_uid: str) -> tuple[str, str, sqlite3.Connection]:
-        """Return uuid, path and read transaction of an index; look it up again when its file was replaced in between."""
-        uuid = self.file_uuid(index_uid)
-        while True:
-            path = f"{self._index_folder}/{uuid}.sqlite"
-            try:
-                return uuid, path, self._readers.begin(path)
-            except sqlite3.OperationalError:
-                again = self.file_uuid(index_uid)
-                if again == uuid:
-                    if not os.path.exists(path):
-                        raise missing_file_error(index_uid) from None
-                    raise  # the file exists: another error
-                uuid = again
 
     def _size_cache(self, uuid: str, path: str) -> None:
         try:
@@ -427,28 +415,19 @@ class DataFolderReader:
         return uuid
 
     def index_state(self, index_uid: str) -> IndexState | None:
-        """Return the present state of an index, without opening a reader.
-
-        None if only a reader can tell, for example when the index does not exist.
-        """
+        """Return the present state of an index without a reader; None if only a reader can tell, as for a missing index."""
         states = self._states
         state = None if states is None else states.get(index_uid)
-        if state is None:
-            state = self._read_state(index_uid)
-            if state is not None and states is not None and len(states) < _MAX_STATES:
+        if state is None and (found := self._readers.rows(self._instance_path, _UUID, (index_uid,))):
+            uuid = found[0][0]
+            try:
+                meta = dict(self._readers.rows(f"{self._index_folder}/{uuid}.sqlite", _STATE))
+            except sqlite3.DatabaseError:  # deleted since, or damaged
+                return None
+            state = IndexState((uuid, meta.get("generation", 0)), meta.get("primary_key"))
+            if states is not None and len(states) < _MAX_STATES:
                 states[index_uid] = state
         return state
-
-    def _read_state(self, index_uid: str) -> IndexState | None:
-        found = self._readers.rows(self._instance_path, _UUID, (index_uid,))
-        if not found:
-            return None
-        uuid = found[0][0]
-        try:
-            meta = dict(self._readers.rows(f"{self._index_folder}/{uuid}.sqlite", _STATE))
-        except sqlite3.DatabaseError:  # deleted since, or damaged
-            return None
-        return IndexState((uuid, meta.get("generation", 0)), meta.get("primary_key"))
 
     def forget(self, uuid: str) -> None:
         """Close connections to a deleted index and drop its cache entries, so that its disk space is freed."""
@@ -466,8 +445,6 @@ class DataFolderReader:
             newest: int | None = connection.execute(_LAST_UPDATE).fetchone()[0]
             return newest
 
-    # Features
-
     def features(self) -> dict[str, bool | None]:
         """Return name -> state of every feature that was ever switched; None (off) if a dump did not say."""
         return dict(self._features)
@@ -481,25 +458,18 @@ class DataFolderReader:
         # One assignment: readers need no lock to see a change as a whole.
         self._features = dict(features)
 
-    # The network
-
     def network(self) -> Network:
         """Return the other instances that this instance may call, from memory: fast enough for each request."""
         from svcd.instance.network import Network, from_json  # imported late: most instances are in no network
 
-        stored, parsed = self._network, self._parsed_network
+        stored, parsed = self.stored_network, self._parsed_network
         if parsed is None or parsed[0] is not stored:
             parsed = self._parsed_network = stored, Network() if stored is None else from_json(stored)
         return parsed[1]
 
-    @property
-    def stored_network(self) -> Mapping[str, Any] | None:
-        """The network as Network.as_json(); None when it was never set."""
-        return self._network
-
     def use_network(self, network: Mapping[str, Any] | None) -> None:
         """Replace the network. network: as Network.as_json(); None for the network of a new instance."""
-        self._network = network
+        self.stored_network = network
 
 
 def is_hidden(index_uid: str) -> bool:
@@ -528,20 +498,6 @@ def note_damage(path: Path, index_uid: str, fault: str) -> None:
         pass
     logs.error("an index is damaged: restore it from a backup, rebuild it with `svcd repair`, or delete it", index=index_uid,
                file=f"indexes/{path.name}", fault=fault)
-
-
-def _state_of(path: Path) -> tuple[int, ...] | None:
-    """Return a value that changes with each write of a database; None for a missing file."""
-    found: list[int] = []
-    for each in (path, Path(f"{path}-wal")):
-        try:
-            status = each.stat()
-        except OSError:
-            if each is path:
-                return None
-            continue
-        found += (status.st_ino, status.st_size, status.st_mtime_ns)
-    return tuple(found)
 
 
 def missing_file_error(index_uid: str) -> ApiError:

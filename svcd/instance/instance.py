@@ -22,7 +22,7 @@ import sqlite3
 import threading
 import time
 import uuid as uuids
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +35,7 @@ from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.connections import keep_log, open_writer
 from svcd.index.disk_space import PART_BYTES, Reserve, lacks_room
 from svcd.instance.data_folder import INDEX_COLUMNS, DataFolderReader, IndexRow, is_hidden
-from svcd.instance.rows import KeyRow, KeyWriter, Row, RowWriter, always, insert_key
+from svcd.instance.rows import KeyWriter, Row, RowWriter, always
 from svcd.instance.queue import Queue
 from svcd.instance.unlisted_files import UNREADABLE, reconcile, remove_index_file, stored_outcomes
 from svcd.instance.webhooks import Outbox, Webhooks
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _LARGE_INDEXES = """
     SELECT uid, uuid, json_extract(stats, '$.documents') AS documents FROM indexes WHERE documents >= ? ORDER BY uid"""
+_INSERT_INDEX = f"INSERT INTO indexes({INDEX_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
 LOCK_TIMEOUT_S = 2.0
 
 
@@ -66,6 +67,7 @@ class Instance(DataFolderReader):
         (path / "indexes").mkdir(parents=True, exist_ok=True)
         (path / "payloads").mkdir(exist_ok=True)
         self._lock_file = lock_folder(path / "LOCK")
+        self.lock_descriptor = self._lock_file.fileno()  # a child process that inherits it shares the lock
         self._lock = threading.RLock()  # guards _writer; shared with queue, keys, webhooks and outbox
         self.reserve = Reserve(path)
         with ExitStack() as undone:  # if a part cannot be opened, for example because it is damaged
@@ -73,31 +75,29 @@ class Instance(DataFolderReader):
             self._writer = self._open_writer()
             undone.callback(self._writer.close)
             undone.callback(super().close)
-            self._open_parts(path)
+            uid_file = path / "instance-uid"
+            if not machine.file_exists(uid_file):
+                _write_text(uid_file, str(uuids.uuid4()))
+            try:
+                self.uid = str(uuids.UUID(uid_file.read_text().strip()))
+            except ValueError:
+                raise RuntimeError(
+                    f"{uid_file} is damaged: expected a UUID; delete the file, and svcd creates a new one") from None
+            _write_text(path / "VERSION", f"{__version__}\n")
+            self.queue = Queue(path / "instance.sqlite", self._writer, self._lock, self._readers, path / "payloads", self.reserve)
+            self.rows = RowWriter(self._writer, self._lock)
+            self.rows.on_change = self.row_changed
+            self.webhooks = Webhooks(self._writer, self._lock, self.rows)
+            self.outbox = Outbox(path / "instance.sqlite", self._writer, self._lock, self._readers,
+                                 lambda: [webhook.uuid for webhook in self.webhooks.all()])
+            self.keys: KeyWriter = KeyWriter(self._instance_path, self._readers, self.rows)
+            self.keys.before_removal = self.webhooks.before_removal = self.reserve.make_way
+            self.use_features(self._stored_features())
+            self.use_network(_stored_network(self._writer))
+            # index uid -> uuid of a file that enqueued tasks created for an index without row; see reconcile().
+            self._unlisted = reconcile(path, self._writer)
+            self.queue.remove_orphaned_payloads()
             undone.pop_all()
-
-    def _open_parts(self, path: Path) -> None:
-        uid_file = path / "instance-uid"
-        if not machine.file_exists(uid_file):
-            _write_text(uid_file, str(uuids.uuid4()))
-        try:
-            self.uid = str(uuids.UUID(uid_file.read_text().strip()))
-        except ValueError:
-            raise RuntimeError(f"{uid_file} is damaged: expected a UUID; delete the file, and svcd creates a new one") from None
-        _write_text(path / "VERSION", f"{__version__}\n")
-        self.queue = Queue(path / "instance.sqlite", self._writer, self._lock, self._readers, path / "payloads", self.reserve)
-        self.rows = RowWriter(self._writer, self._lock)
-        self.rows.on_change = self.row_changed
-        self.webhooks = Webhooks(self._writer, self._lock, self.rows)
-        self.outbox = Outbox(path / "instance.sqlite", self._writer, self._lock, self._readers,
-                             lambda: [webhook.uuid for webhook in self.webhooks.all()])
-        self.keys: KeyWriter = KeyWriter(self._instance_path, self._readers, self.rows)
-        self.keys.before_removal = self.webhooks.before_removal = self.reserve.make_way
-        self.use_features(self._stored_features())
-        self.use_network(_stored_network(self._writer))
-        # index uid -> uuid of a file that enqueued tasks created for an index without row; see reconcile().
-        self._unlisted = reconcile(path, self._writer)
-        self.queue.remove_orphaned_payloads()
 
     def _open_writer(self) -> sqlite3.Connection:
         """Open the writing connection; on a full disk, use space of the reserve."""
@@ -145,13 +145,11 @@ class Instance(DataFolderReader):
                 if not self._changing:
                     self._states = {}
 
-    # Rows of indexes
-
     def create_index(self, connection: sqlite3.Connection, row: IndexRow) -> None:
         """Inside finishing(): list an index whose file is committed."""
         self._unlisted.pop(row.uid, None)
-        connection.execute(f"INSERT INTO indexes({INDEX_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-                           (row.uid, row.uuid, row.created_at, row.updated_at, row.primary_key, json.dumps(row.stats)))
+        connection.execute(_INSERT_INDEX, (
+            row.uid, row.uuid, row.created_at, row.updated_at, row.primary_key, json.dumps(row.stats)))
 
     def update_index(self, connection: sqlite3.Connection, index_uid: str, *, updated_at: int,
                      primary_key: str | None, stats: Mapping[str, Any]) -> None:
@@ -168,8 +166,7 @@ class Instance(DataFolderReader):
         rows = connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes WHERE uid IN (SELECT value FROM json_each(?))",
                                   (json.dumps(list(names)),)).fetchall()
         connection.executemany("DELETE FROM indexes WHERE uid = ?", [(row[0],) for row in rows])
-        connection.executemany(f"INSERT INTO indexes({INDEX_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-                               [(names[row[0]], *row[1:]) for row in rows])
+        connection.executemany(_INSERT_INDEX, [(names[row[0]], *row[1:]) for row in rows])
 
     def remove_file(self, uuid: str) -> None:
         """Delete the files of an unlisted index; running searches keep their open descriptors."""
@@ -214,13 +211,6 @@ class Instance(DataFolderReader):
                         stale.append(uid)
         return stale
 
-    @property
-    def lock_descriptor(self) -> int:
-        """The descriptor of the lock; a child process that inherits it shares the lock."""
-        return self._lock_file.fileno()
-
-    # Features and sizes
-
     def force_feature(self, feature: str) -> None:
         """Switch a feature on in memory only, as launch options do."""
         with self._lock:
@@ -257,7 +247,7 @@ class Instance(DataFolderReader):
             from svcd.instance.network import Network, from_json  # imported late: most instances are in no network
 
             made.append(change(Network() if before is None else from_json(json.loads(before["value"]))))
-            return {"value": _text(made[-1].as_json())}
+            return {"value": json.dumps(made[-1].as_json(), ensure_ascii=False)}
 
         self.rows.change("network", 0, changed)
         return made[-1]
@@ -277,32 +267,30 @@ def _stored_network(connection: sqlite3.Connection) -> Mapping[str, Any] | None:
 
 
 def _open_prepared(path: Path) -> sqlite3.Connection:
+    """Open instance.sqlite for writing, after the upgrade of all listed index files.
+
+    The format of instance.sqlite tells whether these are upgraded, even after a crash.
+    """
     connection = open_writer(path)
     try:
-        _upgrade_indexes(path.parent / "indexes", connection)
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        is_old = 0 < version < schema.FORMAT
+        for uuid, index_uid in connection.execute("SELECT uuid, uid FROM indexes ORDER BY uid").fetchall() if is_old else ():
+            file = path.parent / "indexes" / f"{uuid}.sqlite"
+            if machine.file_exists(file):
+                try:
+                    with closing(open_writer(file)) as index:
+                        schema.prepare(index, schema.INDEX)
+                except sqlite3.DatabaseError as error:
+                    if isinstance(error, sqlite3.OperationalError):  # for example a full disk: the next start tries again
+                        raise
+                    logs.warn("the file of an index is damaged, and cannot be upgraded", index=index_uid, failure=str(error))
+                keep_log(file)
         schema.prepare(connection, schema.INSTANCE)
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def _upgrade_indexes(folder: Path, instance: sqlite3.Connection) -> None:
-    """Upgrade all listed index files, before instance.sqlite: its format tells whether this is done, even after a crash."""
-    (version,) = instance.execute("PRAGMA user_version").fetchone()
-    if not 0 < version < schema.FORMAT:
-        return
-    for uuid, index_uid in instance.execute("SELECT uuid, uid FROM indexes ORDER BY uid").fetchall():
-        path = folder / f"{uuid}.sqlite"
-        if machine.file_exists(path):
-            try:
-                with closing(open_writer(path)) as connection:
-                    schema.prepare(connection, schema.INDEX)
-            except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError):  # for example a full disk: the next start tries again
-                    raise
-                logs.warn("the file of an index is damaged, and cannot be upgraded", index=index_uid, failure=str(error))
-            keep_log(path)
 
 
 def _sizes(folder: Path | str) -> Iterator[tuple[str, int]]:
@@ -349,12 +337,6 @@ def _write_text(path: Path, text: str) -> None:
 # again before using it: its state in memory was read before.
 
 
-def add_keys(connection: sqlite3.Connection, rows: Iterable[KeyRow]) -> None:
-    """Insert keys, oldest first."""
-    for row in rows:
-        insert_key(connection, row)
-
-
 def add_features(connection: sqlite3.Connection, features: Mapping[str, bool | None]) -> None:
     """Insert the state of features; None if the dump does not say."""
     connection.executemany("INSERT OR REPLACE INTO features(name, enabled) VALUES (?, ?)", list(features.items()))
@@ -362,8 +344,5 @@ def add_features(connection: sqlite3.Connection, features: Mapping[str, bool | N
 
 def set_network(connection: sqlite3.Connection, network: Mapping[str, Any]) -> None:
     """Store the network. network: as Network.as_json()."""
-    connection.execute("INSERT OR REPLACE INTO network(id, value) VALUES (0, ?)", (_text(network),))
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else json.dumps(value, ensure_ascii=False)
+    connection.execute("INSERT OR REPLACE INTO network(id, value) VALUES (0, ?)",
+                       (json.dumps(network, ensure_ascii=False),))

@@ -78,46 +78,30 @@ def _in_byte_order(named: Mapping[str, Any]) -> dict[str, Any]:
     return dict(sorted(named.items()))  # code points sort like the bytes of UTF-8
 
 
-# Changes
-
-
 def merged(network: Network, change: Json, version: str) -> Network:
     """Return the network after a change. change: the decoded body of `PATCH /network`; absent members change nothing.
 
     Raises missing_network_url, invalid_network_url.
     """
-    shards = _merged_shards(network.shards, change)
-    remotes = _merged_remotes(network.remotes, change)
-    removed = {name for name, remote in (change.get("remotes") or {}).items() if remote is None}
-    owned = {name: tuple(sorted(set(names) - removed)) for name, names in shards.items()}
-    return replace(network, self_name=change.get("self", network.self_name), remotes=_in_byte_order(remotes),
-                   shards=_in_byte_order({name: names for name, names in owned.items() if names}), version=version)
-
-
-def _merged_shards(shards: Mapping[str, Sequence[str]], change: Json) -> dict[str, set[str]]:
-    if "shards" in change and change["shards"] is None:
-        return {}
-    found = {name: set(names) for name, names in shards.items()}
-    for name, shard in change.get("shards", {}).items():
+    has_shards = "shards" not in change or change["shards"] is not None
+    shards = {name: set(names) for name, names in network.shards.items()} if has_shards else {}
+    for name, shard in (change.get("shards") or {}).items():
         if shard is None:
-            found.pop(name, None)
+            shards.pop(name, None)
             continue
         replaced = shard.get("remotes")
-        names = found.get(name, set()) if replaced is None else set(replaced)
-        found[name] = (names | set(shard.get("addRemotes") or ())) - set(shard.get("removeRemotes") or ())
-    return found
-
-
-def _merged_remotes(remotes: Mapping[str, Remote], change: Json) -> dict[str, Remote]:
-    if "remotes" in change and change["remotes"] is None:
-        return {}
-    found = dict(remotes)
-    for name, remote in change.get("remotes", {}).items():
+        names = shards.get(name, set()) if replaced is None else set(replaced)
+        shards[name] = (names | set(shard.get("addRemotes") or ())) - set(shard.get("removeRemotes") or ())
+    remotes = dict(network.remotes) if "remotes" not in change or change["remotes"] is not None else {}
+    for name, remote in (change.get("remotes") or {}).items():
         if remote is None:
-            found.pop(name, None)
+            remotes.pop(name, None)
         else:
-            found[name] = _merged_remote(found.get(name), name, remote)
-    return found
+            remotes[name] = _merged_remote(remotes.get(name), name, remote)
+    removed = {name for name, remote in (change.get("remotes") or {}).items() if remote is None}
+    owned = {name: tuple(sorted(names - removed)) for name, names in shards.items()}
+    return replace(network, self_name=change.get("self", network.self_name), remotes=_in_byte_order(remotes),
+                   shards=_in_byte_order({name: names for name, names in owned.items() if names}), version=version)
 
 
 def _merged_remote(known: Remote | None, name: str, change: Json) -> Remote:

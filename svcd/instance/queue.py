@@ -11,10 +11,10 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from svcd.base import logs, quantities
 from svcd.base.errors import ApiError
@@ -65,6 +65,12 @@ class RunningBatch:
     tasks: dict[int, Task]
 
 
+class _SharedConnection(threading.local):
+    """The connection of one_state() in this thread."""
+
+    connection: sqlite3.Connection | None = None
+
+
 class Queue:
     """The task queue of an instance. All writes go through one connection under one lock."""
 
@@ -85,6 +91,7 @@ class Queue:
         self._readers = readers
         self._reserve = reserve or Reserve(path.parent)
         self._running: dict[int, RunningBatch] = {}
+        self._shared = _SharedConnection()
         self._next_batch = 1 + self._highest("SELECT max(coalesce((SELECT max(uid) FROM batches), -1), "
                                              "coalesce((SELECT max(batch_uid) FROM tasks), -1))")
 
@@ -93,14 +100,9 @@ class Queue:
         return -1 if highest is None else highest
 
     def next_moment(self) -> int:
-        """Return the present moment, later than all moments returned before, so that changes have one order.
-
-        Call this under the lock, that is, inside finishing().
-        """
+        """Under the lock: return the present moment, later than all returned before, so that changes have one order."""
         self._last_moment = max(quantities.now(), self._last_moment + 1)
         return self._last_moment
-
-    # Enqueue
 
     def enqueue(self, kind: str, index_uid: str | None, *, details: dict[str, Any] | None,
                 content: dict[str, Any] | None = None, payload: Path | None = None, payload_bytes: int = 0,
@@ -113,7 +115,10 @@ class Queue:
         draft = Task(-1, kind, index_uid, ENQUEUED, 0, details=details, content=content or {},
                      payload=payload.name if payload else None, payload_bytes=payload_bytes, custom_metadata=custom_metadata)
         with self._lock:
-            self._check_queue_size(kind, draft.content)
+            if not (kind in _TASK_TRIMMING_KINDS and draft.content.get("uids")) and _bytes_of(self._writer)[1] > MAX_BYTES:
+                raise ApiError("no_space_left_on_device",
+                               "Svc cannot receive write operations because the limit of the task database has been "
+                               "reached. Please delete tasks to continue performing write operations.")
             if self.replicate is None:
                 try:
                     task = self.insert(draft, self.next_moment())
@@ -129,10 +134,7 @@ class Queue:
         return task
 
     def insert(self, draft: Task, moment: int) -> Task:
-        """Under the lock: store a new task with the next uid, in the open transaction or its own.
-
-        draft: a task without uid. moment: when it was enqueued.
-        """
+        """Under the lock: store a new task with the next uid, in the open transaction or its own. moment: of enqueueing."""
         task = replace(draft, uid=self._highest("SELECT max(uid) FROM tasks") + 1, enqueued_at=moment)
         self._last_moment = max(self._last_moment, moment)
         insert_tasks(self._writer, [task])
@@ -152,18 +154,6 @@ class Queue:
             self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
         except sqlite3.OperationalError:  # the file cannot grow either
             pass
-
-    def _check_queue_size(self, kind: str, content: dict[str, Any]) -> None:
-        if kind in _TASK_TRIMMING_KINDS and content.get("uids"):
-            return
-        size, pages, free = (self._writer.execute(f"PRAGMA {name}").fetchone()[0]
-                             for name in ("page_size", "page_count", "freelist_count"))
-        if size * (pages - free) > MAX_BYTES:
-            raise ApiError("no_space_left_on_device",
-                           "Svc cannot receive write operations because the limit of the task database has been "
-                           "reached. Please delete tasks to continue performing write operations.")
-
-    # Read
 
     def task(self, uid: int, *, with_content: bool = False) -> Task | None:
         """Return a task, or None. with_content: also read `content`, which only the runner needs."""
@@ -194,7 +184,7 @@ class Queue:
         counted = task_records.task_condition(wanted, running, counts_swaps=True)
         with self._reading() as connection:
             visible = self._visible_tasks(connection, is_allowed)
-            total = _count(connection, "tasks", counted if wanted == TaskFilter() else _joined(counted, visible))
+            total = self._count(connection, "tasks", counted if wanted == TaskFilter() else _joined(counted, visible))
             condition = _joined(task_records.task_condition(wanted, running), visible)
             rows = list(self._tasks(connection, *_paged(condition, limit, from_uid, reverse)))
         return _page(rows, total, limit)
@@ -206,7 +196,7 @@ class Queue:
         with self._reading() as connection:
             visible = _joined(condition, self._visible_batches(connection, is_allowed))
             stored = list(_batches(connection, *_paged(visible, limit, from_uid, reverse)))
-            total = _count(connection, "batches", visible)
+            total = self._count(connection, "batches", visible)
             running = [one for one in self._matching_batches(wanted) if not any(batch.uid == one.batch.uid for batch in stored)]
         seen = [one.batch for one in running if _is_visible(one, is_allowed)]
         inside = [b for b in seen if from_uid is None or (b.uid >= from_uid if reverse else b.uid <= from_uid)]
@@ -223,14 +213,14 @@ class Queue:
     def _visible_tasks(self, connection: sqlite3.Connection, is_allowed: IsAllowed | None) -> task_records.Condition:
         if is_allowed is None:
             return "1", []
-        return task_records.of_indexes([uid for (uid,) in connection.execute(_INDEXES) if is_allowed(uid)])
+        return task_records.among("index_uid", [uid for (uid,) in connection.execute(_INDEXES) if is_allowed(uid)])
 
     def _visible_batches(self, connection: sqlite3.Connection, is_allowed: IsAllowed | None) -> task_records.Condition:
         if is_allowed is None:
             return "1", []
         sql, values = self._visible_tasks(connection, is_allowed)
-        some = f"SELECT count(*) FROM (SELECT 1 FROM tasks WHERE {sql} LIMIT {MAX_TASKS_FIRST + 1})"
-        if connection.execute(some, values).fetchone()[0] <= MAX_TASKS_FIRST:
+        some = f"(SELECT 1 FROM tasks WHERE {sql} LIMIT {MAX_TASKS_FIRST + 1})"
+        if self._count(connection, some, ("1", values)) <= MAX_TASKS_FIRST:
             return f"uid IN (SELECT batch_uid FROM tasks WHERE {sql})", values
         return f"EXISTS (SELECT 1 FROM tasks WHERE batch_uid = batches.uid AND {sql})", values
 
@@ -274,18 +264,15 @@ class Queue:
         with self._reading() as connection:
             lowest, highest = connection.execute("SELECT min(uid), max(uid) FROM tasks").fetchone()
             span = 0 if highest is None else highest - lowest + 1
-            return span if span < limit else _count(connection, "tasks", ("1", []))
+            return span if span < limit else self._count(connection, "tasks", ("1", []))
 
     def count_enqueued(self) -> int:
         """Return the number of enqueued and running tasks."""
         with self._reading() as connection:
-            return _count(connection, "tasks", (f"status = '{ENQUEUED}'", []))
+            return self._count(connection, "tasks", (f"status = '{ENQUEUED}'", []))
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Return numbers of tasks: `statuses`, `types` and `indexes` -> value -> number; values without tasks are absent.
-
-        A swap counts for each index that it names.
-        """
+        """Return `statuses`, `types`, `indexes` -> value -> number of tasks, above 0; a swap counts for each of its indexes."""
         counts: dict[str, dict[str, int]] = {"statuses": {}, "types": {}, "indexes": {}}
         running = json.dumps(list(self._running_tasks()))
         with self._reading() as connection:
@@ -310,14 +297,24 @@ class Queue:
     def bytes(self) -> tuple[int, int]:
         """Return the size of the database in bytes, and the bytes in use (without free pages)."""
         with self._reading() as connection:
-            size, pages, free = (connection.execute(f"PRAGMA {name}").fetchone()[0]
-                                 for name in ("page_size", "page_count", "freelist_count"))
-        return size * pages, size * (pages - free)
+            return _bytes_of(connection)
 
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._readers.transaction(self._path) as connection:
-            yield connection
+    def one_state(self) -> Iterator[None]:
+        """Let all reads of this thread see one state of the file until the block ends, in one read transaction."""
+        with self._readers.transaction(self._path) as self._shared.connection:
+            try:
+                yield
+            finally:
+                self._shared.connection = None
+
+    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        shared = self._shared.connection
+        return self._readers.transaction(self._path) if shared is None else nullcontext(shared)
+
+    def _count(self, connection: sqlite3.Connection, table: str, condition: task_records.Condition) -> int:
+        count: int = connection.execute(f"SELECT count(*) FROM {table} WHERE {condition[0]}", condition[1]).fetchone()[0]
+        return count
 
     def _tasks(self, connection: sqlite3.Connection, condition: str, values: Sequence[Any],
                columns: str = _COLUMNS_WITHOUT_CONTENT) -> Iterator[Task]:
@@ -516,6 +513,13 @@ class Queue:
         return before, self.bytes()[0]
 
 
+def _bytes_of(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Return the size of a database in bytes, and the bytes in use (without free pages)."""
+    size, pages, free = (connection.execute(f"PRAGMA {name}").fetchone()[0]
+                         for name in ("page_size", "page_count", "freelist_count"))
+    return size * pages, size * (pages - free)
+
+
 def _remove_quietly(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
@@ -571,11 +575,6 @@ def _text(value: object) -> str | None:
     return None if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _count(connection: sqlite3.Connection, table: str, condition: task_records.Condition) -> int:
-    count: int = connection.execute(f"SELECT count(*) FROM {table} WHERE {condition[0]}", condition[1]).fetchone()[0]
-    return count
-
-
 def _paged(condition: task_records.Condition, limit: int, from_uid: int | None, reverse: bool) -> task_records.Condition:
     sql, values = condition
     if from_uid is not None:
@@ -626,8 +625,6 @@ def _renamed_stats(written: str, names: dict[str, str]) -> str:
 # A view of the queue at one moment, for lists that are sent in portions while tasks run. One read transaction fixes the state of
 # the file, and the running batches are copied.
 
-_COUNT = "SELECT count(*) "
-
 
 @contextmanager
 def queue_snapshot(queue: Queue) -> Iterator[Queue]:
@@ -643,8 +640,9 @@ class _QueueSnapshot(Queue):
 
     def __init__(self, connection: sqlite3.Connection, running: Sequence[RunningBatch]) -> None:
         # The constructor of the base is not called: it would need the writer.
-        self._connection = cast(sqlite3.Connection, _CountOnce(connection))
+        self._connection = connection
         self._running_batches = list(running)
+        self._counts: dict[tuple[str, str], int] = {}
 
     def running(self) -> list[RunningBatch]:
         return self._running_batches
@@ -653,28 +651,9 @@ class _QueueSnapshot(Queue):
     def _reading(self) -> Iterator[sqlite3.Connection]:
         yield self._connection
 
-
-class _CountOnce:
-    """A connection that runs each count once, because every portion needs the same total."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._counts: dict[tuple[str, str], list[Any]] = {}
-
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
-        """Run a statement, as sqlite3.Connection.execute()."""
-        if not sql.startswith(_COUNT):
-            return self._connection.execute(sql, values)
-        key = sql, repr(values)
+    def _count(self, connection: sqlite3.Connection, table: str, condition: task_records.Condition) -> int:
+        """Count once: every portion of a list needs the same total."""
+        key = table, repr(condition)
         if key not in self._counts:
-            self._counts[key] = self._connection.execute(sql, values).fetchall()
-        return _CachedCount(self._counts[key])
-
-
-class _CachedCount:
-    def __init__(self, rows: list[Any]) -> None:
-        self._rows = rows
-
-    def fetchone(self) -> Any:
-        """The only row."""
-        return self._rows[0]
+            self._counts[key] = super()._count(connection, table, condition)
+        return self._counts[key]

@@ -196,10 +196,7 @@ class KeyWriter(KeyReader):
             self._rows.change_all([(_KEYS, row.uid, always(_stored(row))) for row in rows])
 
     def update(self, uid: str, changes: Mapping[str, str | None], updated_at: int) -> KeyRow | None:
-        """Change `name` or `description` of a key. Return the new row, or None when the key does not exist.
-
-        changes: the members that change.
-        """
+        """Change the given ones of `name` and `description` of a key. Return the new row, None for a missing key."""
         def changed(before: Row | None) -> Row | None:
             return None if before is None else {**before, **changes, "updated_at": updated_at}
 
@@ -212,10 +209,11 @@ class KeyWriter(KeyReader):
         return self._rows.change(_KEYS, uid, lambda before: None) is not None
 
 
-def insert_key(connection: sqlite3.Connection, row: KeyRow) -> None:
-    """Inside a transaction: insert a key. Raises IntegrityError when its uid is stored already."""
-    if not apply(connection, [RowChange(_KEYS, row.uid, None, _stored(row))]):
-        raise sqlite3.IntegrityError(f"the key {row.uid} already exists")
+def add_keys(connection: sqlite3.Connection, rows: Iterable[KeyRow]) -> None:
+    """Inside a transaction: insert keys, oldest first. Raises IntegrityError when a uid is stored already."""
+    for row in rows:
+        if not apply(connection, [RowChange(_KEYS, row.uid, None, _stored(row))]):
+            raise sqlite3.IntegrityError(f"the key {row.uid} already exists")
 
 
 def _stored(row: KeyRow) -> Row:

@@ -120,15 +120,16 @@ _DATES = {
 }
 
 
-def _among(column: str, values: Sequence[Any]) -> Condition:
+def among(column: str, values: Sequence[Any]) -> Condition:
+    """Return the WHERE clause over the rows whose column has one of some values."""
     # One parameter for any number of values: a filter may name a million uids.
     return f"{column} IN (SELECT value FROM json_each(?))", [json.dumps(list(values))]
 
 
 def _status(statuses: Sequence[str], running: Mapping[int, int]) -> Condition:
     """Return the condition on statuses. A running task is stored as enqueued, but matches only `processing`."""
-    stored, values = _among("status", [s for s in statuses if s != PROCESSING])
-    among_running, uids = _among("uid", list(running))
+    stored, values = among("status", [s for s in statuses if s != PROCESSING])
+    among_running, uids = among("uid", list(running))
     if ENQUEUED in statuses and PROCESSING in statuses:
         return stored, values
     if PROCESSING in statuses:
@@ -138,31 +139,23 @@ def _status(statuses: Sequence[str], running: Mapping[int, int]) -> Condition:
 
 def task_condition(wanted: TaskFilter, running: Mapping[int, int], *, dates: bool = True,
                    counts_swaps: bool = False) -> Condition:
-    """Return the WHERE clause over tasks.
-
-    running: uid of a running task -> start of its batch. counts_swaps: a swap matches the indexes that it names.
-    """
-    parts: list[Condition] = [_among(column, getattr(wanted, name)) for name, column in _LISTS.items()
+    """Return the WHERE clause over tasks. running: uid -> start of its batch. counts_swaps: a swap matches its indexes."""
+    parts: list[Condition] = [among(column, getattr(wanted, name)) for name, column in _LISTS.items()
                               if getattr(wanted, name) is not None]
     if wanted.statuses is not None:
         parts.append(_status(wanted.statuses, running))
     if wanted.index_uids is not None:
-        named, values = _among("index_uid", wanted.index_uids)
+        named, values = among("index_uid", wanted.index_uids)
         parts.append((f"({named} OR {_SWAPS})", values * 2) if counts_swaps else (named, values))
     if dates:
         for sql, (bound,) in _dates(wanted, 0):
             if sql.startswith("started_at"):  # a running task starts with its batch, which is not stored yet
-                among, uids = _among("uid", [uid for uid, started_at in running.items()
+                running_among, uids = among("uid", [uid for uid, started_at in running.items()
                                              if (started_at < bound if "<" in sql else started_at > bound)])
-                parts.append((f"({sql} OR {among})", [bound, *uids]))
+                parts.append((f"({sql} OR {running_among})", [bound, *uids]))
             else:
                 parts.append((sql, [bound]))
     return _all_of(parts)
-
-
-def of_indexes(index_uids: Sequence[str]) -> Condition:
-    """Return the WHERE clause over the tasks of some indexes; global tasks do not match."""
-    return _among("index_uid", index_uids)
 
 
 def batch_condition(wanted: TaskFilter, running: Mapping[int, int]) -> Condition:

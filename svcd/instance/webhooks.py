@@ -196,8 +196,6 @@ class Outbox:
         self._receivers = receivers
         self._bytes: int | None = None  # upper bound of the stored bytes; None until the first notice
 
-    # Adding
-
     def append(self, connection: sqlite3.Connection, batch_uid: int, ended_at: int, lines: Iterable[str]) -> None:
         """Inside finishing(): add a notice for every webhook. Without webhooks `lines` is not read."""
         receivers = self._receivers()
@@ -233,11 +231,9 @@ class Outbox:
         self._bytes = TRIMMED_BYTES
         logs.error("the webhook outbox is full, its oldest notices were deleted", notices=gone)
 
-    # Delivery
-
     def head(self, webhook: str) -> Notice | None:
         """Return the oldest notice that a webhook has not received, or None."""
-        with self._reading() as connection:
+        with self._readers.transaction(self._path) as connection:
             row = connection.execute(
                 # Without INDEXED BY, SQLite would scan the rows of notices that were given up.
                 f"SELECT {_COLUMNS} FROM (SELECT * FROM outbox INDEXED BY outbox_waiting WHERE webhook = ? "
@@ -249,7 +245,7 @@ class Outbox:
         """Yield the lines of a notice as bytes, part by part, with one read transaction for each. Raises NoticeRemoved."""
         part = sent = 0
         while sent < notice.length:
-            with self._reading() as connection:
+            with self._readers.transaction(self._path) as connection:
                 row = connection.execute("SELECT lines FROM notice_parts WHERE number = ? AND part = ?",
                                          (notice.number, part)).fetchone()
             if row is None:
@@ -293,11 +289,9 @@ class Outbox:
             if self._writer.execute("SELECT 1 FROM outbox LIMIT 1").fetchone():
                 self._writer.execute("DELETE FROM outbox WHERE webhook NOT IN (SELECT value FROM json_each(?))", (known,))
 
-    # Undelivered notices
-
     def failures(self, webhook: str, offset: int, limit: int) -> tuple[list[Notice], int]:
         """Return a page of the notices that failed or were given up, oldest first, and their total."""
-        with self._reading() as connection:
+        with self._readers.transaction(self._path) as connection:
             (total,) = connection.execute(f"SELECT count(*) FROM outbox AS o WHERE {_TRIED}", (webhook,)).fetchone()
             rows = connection.execute(f"SELECT {_COLUMNS} {_JOINED} WHERE {_TRIED} ORDER BY number LIMIT ? OFFSET ?",
                                       (webhook, min(limit, _MAX_ROWS), min(offset, _MAX_ROWS))).fetchall()
@@ -312,11 +306,6 @@ class Outbox:
         with self._lock, write_transaction(self._writer) as connection:
             return connection.execute("UPDATE outbox SET given_up_at = NULL WHERE webhook = ? "
                                       f"AND given_up_at IS NOT NULL {chosen}", (webhook, *values)).rowcount
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._readers.transaction(self._path) as connection:
-            yield connection
 
     @contextmanager
     def _relaxed_transaction(self) -> Iterator[sqlite3.Connection]:

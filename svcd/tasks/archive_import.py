@@ -24,8 +24,9 @@ from svcd.index import schema
 from svcd.index.connections import open_reader, open_writer, sync_tree, write_transaction
 from svcd.instance import applied_log, network
 from svcd.instance.data_folder import IndexRow, is_hidden
-from svcd.instance.instance import Instance, add_features, add_keys, set_network
+from svcd.instance.instance import Instance, add_features, set_network
 from svcd.instance.queue import insert_batches, insert_tasks
+from svcd.instance.rows import add_keys
 from svcd.instance.task_records import ENQUEUED, STATUSES, Task
 from svcd.instance.webhooks import MAX_WEBHOOKS
 from svcd.rules.stored import INDEX_UID as RULES_INDEX_UID

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.base.errors import ApiError
 from svcd.index.kept_embeddings import ALONE, AWAIT, SHARE, KeptEmbeddings, embedding_key
-from svcd.index.vector_rows import EmbedderRow
+from svcd.index.vector_reader import EmbedderRow
 from svcd.schema.embedder_settings import DEFAULT_TEMPLATE, indexing_fragments, indexing_part
 from svcd.schema.index_settings import IndexSettings
 

@@ -183,8 +183,10 @@ class Runner:
         if self._waiting or not self._cluster.is_leading():
             return False
         global_tasks.clean_up(self._queue)
-        plan = self._planner.next_plan(self._running())
-        return plan is not None and self._cluster.begin(plan.tasks, plan.shape, self._planner.strategy(plan))
+        with self._queue.one_state():
+            plan = self._planner.next_plan(self._running())
+            strategy = self._planner.strategy(plan) if plan else ""
+        return plan is not None and self._cluster.begin(plan.tasks, plan.shape, strategy)
 
     def _recover(self) -> bool:
         """After the start: end tasks whose effect was committed before the stop, before anything can cancel them."""

@@ -35,9 +35,6 @@ class DocumentVectors(NamedTuple):
     regenerate: bool
 
 
-# Values
-
-
 def vector_of(numbers: Iterable[float]) -> array[float]:
     """Return numbers as a vector of single precision; clip numbers that are too large, because JSON lacks infinity."""
     vector = array("f", numbers)
@@ -61,8 +58,6 @@ def from_bytes(stored: bytes, dimensions: int) -> list[array[float]]:
     return [joined[start:start + dimensions] for start in range(0, len(joined), dimensions)]
 
 
-# Quantized vectors
-
 _BINARY = bytes.maketrans(b"\0\1", b"01")
 _VALUES = bytes.maketrans(b"01", b"\0\1")
 _is_above_zero = (0.0).__lt__
@@ -83,9 +78,6 @@ def unquantized(stored: bytes, dimensions: int) -> array[float]:
     """Return the ones and zeros of quantized_bytes()."""
     bits = f"{int.from_bytes(stored, 'little'):0{len(stored) * 8}b}".encode()[::-1].translate(_VALUES)
     return array("f", list(bits[:dimensions]))
-
-
-# Distances
 
 
 def single(number: float) -> float:
@@ -118,14 +110,8 @@ def padded(dimensions: int) -> int:
     return -(-dimensions // QUANTIZED_PADDING) * QUANTIZED_PADDING
 
 
-# Scores
-
-
 def similarity(distance: float, shift: tuple[float, float] | None = None) -> float:
-    """Return the score of a distance, from 0 to 1.
-
-    shift: mean and sigma of the scores of related texts in a model; the scores are spread around 0.5.
-    """
+    """Return the score of a distance, from 0 to 1. shift: mean and sigma of a model's scores, to spread them around 0.5."""
     score = single(1.0 - distance)
     if shift is None:
         return score

@@ -120,5 +120,5 @@ def test_all_processes_keep_no_more_between_searches_than_one(tmp_path: Path) ->
     folder = DataFolderReader(tmp_path)
     for processes in (4, 1):
         folder.share_cache(processes)
-        assert (folder.cache_limit + folder.answer_limit) * processes == MIN_CACHE_BYTES
+        assert (folder._cache.limit + folder.answer_limit) * processes == MIN_CACHE_BYTES
     folder.close()

@@ -221,7 +221,7 @@ def tables(path: Path) -> list[Any]:
                                    "ORDER BY name, kind, level, first, block").fetchall())
     names = {str(fid): name for fid, name in connection.execute("SELECT fid, name FROM fields")}
     for docid, text in connection.execute("SELECT docid, field_values FROM document_values ORDER BY docid"):
-        row = value_writer.rows_of(text, stored_form)
+        row = value_writer.rows_of(text)
         rows.append((docid, {names[str(fid)]: (sorted(map(repr, each.values.items())), each.has_both_zeros) for fid, each in row.items()}))
     connection.close()
     return rows
@@ -386,7 +386,7 @@ def test_ranges_of_single_documents(writer: IndexWriter, path: Path, number: int
 def test_written_documents_are_looked_at_once_for_all_sets(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, cache, asked = tmp_path / "index.sqlite", Cache(1 << 20), list[str]()
-    monkeypatch.setattr("svcd.index.reader.stored_form", lambda text: asked.append(text) or text)
+    monkeypatch.setattr("svcd.index.value_writer.stored_form", lambda text: asked.append(text) or text)
     writer = IndexWriter(path)
     history = [[(docid, {"f": held([f"v{docid + step}"])}) for docid in range(50)] for step in range(2)]
     documents: Documents = {}

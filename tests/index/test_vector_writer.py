@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.index import schema, vector_writer
-from svcd.index.vector_rows import EMBEDDED, FIRST_FRAGMENT, FIXED, GIVEN, stored_bytes, stored_vectors
+from svcd.index.vector_reader import EMBEDDED, FIRST_FRAGMENT, FIXED, GIVEN, stored_bytes, stored_vectors
 from svcd.index.vector_writer import StoredVectors, VectorWriter
 from svcd.index.writer import DocumentChange, IndexWriter
 from tests.support import open_connections

@@ -117,7 +117,7 @@ def test_larger_indexes_have_more_room_between_searches(
 
 
 def _kept(library: DataFolderReader) -> int:
-    return library.cache_limit + library.answer_limit
+    return library._cache.limit + library.answer_limit
 
 
 def _fill(path: Path, size: int) -> int:

@@ -5,6 +5,7 @@
 3. A filter answers as asking every task would.
 4. A running task is `processing` and no longer `enqueued`; after a restart it is enqueued again.
 5. A task that ended is not ended again.
+6. Reads in one state share one read transaction, and see no later change.
 """
 from __future__ import annotations
 
@@ -124,6 +125,18 @@ def fits(task: Task, wanted: TaskFilter) -> bool:
     return (all(accepted is None or value in accepted for value, accepted in lists)
             and (wanted.before_enqueued_at is None or task.enqueued_at < wanted.before_enqueued_at)
             and (wanted.after_enqueued_at is None or task.enqueued_at > wanted.after_enqueued_at))
+
+
+def test_reads_in_one_state_share_a_transaction(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, begun, begin = instance.queue, [], instance._readers.begin
+    monkeypatch.setattr(instance._readers, "begin", lambda path: begun.append(path) or begin(path))
+    enqueue(queue)
+    with queue.one_state():
+        first = queue.enqueued_kinds(), queue.enqueued_indexes(), queue.count_enqueued(), list(queue.enqueued(KINDS))
+        enqueue(queue, index_uid="others")
+        assert first == (queue.enqueued_kinds(), queue.enqueued_indexes(), queue.count_enqueued(), list(queue.enqueued(KINDS)))
+    assert len(begun) == 1
+    assert (queue.count_enqueued(), len(begun)) == (2, 2)
 
 
 def test_running_is_a_view(queue: Queue) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from svcd.base.docids import from_bytes
 from svcd.index import fts
 from svcd.index.schema import COUNT_BLOCK, DOCID_BITS
-from svcd.index.vector_rows import REGENERATED, docid_of, embedder_rows, stored_vectors
+from svcd.index.vector_reader import REGENERATED, docid_of, embedder_rows, stored_vectors
 from svcd.tasks import batching
 from svcd.tasks.indexing import IndexingTask, apply_batch
 from svcd.tasks.indexing_client import MemoryBudget

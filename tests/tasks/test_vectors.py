@@ -23,7 +23,7 @@ from svcd.embedding import EmbeddingError
 from svcd.commands.verify import found_faults
 from svcd.filters.evaluation import filter_docids, read_filter
 from svcd.index.connections import open_writer
-from svcd.index.vector_rows import embedder_rows
+from svcd.index.vector_reader import embedder_rows
 from svcd.index.vector_writer import StoredVectors, VectorWriter
 from svcd.ranking.bucket_sort import RankingLimits
 from svcd.search.hybrid import hybrid_search
