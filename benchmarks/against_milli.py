@@ -30,7 +30,7 @@ from svcd.index.reader import IndexReader
 from svcd.schema.settings import resolved
 from svcd.search.search import Federation, IndexedQuery, SearchQuery, search
 from svcd.tasks import batching
-from svcd.tasks.indexing import IndexingTask, run
+from svcd.tasks.indexing import IndexingTask, apply_batch
 from svcd.tasks.indexing_client import MemoryBudget
 
 WORD = re.compile(r"[A-Za-z]{2,}")
@@ -67,8 +67,9 @@ def make_svcd(folder: Path, documents: list[dict[str, Any]]) -> Callable[[str], 
     upload.write_text("".join(json.dumps(each) + "\n" for each in documents))
     path = folder / "index.sqlite"
     begin = time.process_time()
-    run(path, "films", batching.DOCUMENTS, [IndexingTask(0, "documentAdditionOrUpdate", {"method": "replace"}, str(upload),
-                                                 upload.stat().st_size)], MemoryBudget())
+    task = IndexingTask(0, "documentAdditionOrUpdate", {"method": "replace"}, payload=str(upload),
+                        payload_bytes=upload.stat().st_size)
+    apply_batch(path, "films", batching.DOCUMENTS, [task], MemoryBudget())
     print(f"svcd     index s {time.process_time() - begin:8.2f}")
     connection, cache = open_reader(path), Cache(32 << 20)
 

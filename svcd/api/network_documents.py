@@ -22,7 +22,7 @@ from svcd.base.errors import ApiError, ErrorObject
 from svcd.base.json_text import dumps, loads
 from svcd.ranking.scores import GeoSorted, Sorted
 from svcd.ranking.sort import SortRule, geo_buckets
-from svcd.remote import remote_errors
+from svcd.remote import remote_calls
 from svcd.search.score_values import Compared, by_distance, by_value, read_values, shown_values
 from svcd.validation.messages import U64_MAX
 
@@ -136,16 +136,16 @@ def _documents(page: Mapping[str, Any]) -> list[tuple[SortValues, bytes]]:
     found: list[tuple[SortValues, bytes]] = []
     for document in page["results"]:
         if not isinstance(document, dict) or FEDERATION not in document:
-            raise remote_errors.missing_in_hit(f".{FEDERATION}")
+            raise remote_calls.missing_in_hit(f".{FEDERATION}")
         member = document.pop(FEDERATION)
         if not isinstance(member, dict):
-            raise remote_errors.unexpected_in_hit(f".{FEDERATION}", "map", member)
+            raise remote_calls.unexpected_in_hit(f".{FEDERATION}", "map", member)
         if _VALUES not in member:
-            raise remote_errors.missing_in_hit(f".{FEDERATION}.{_VALUES}")
+            raise remote_calls.missing_in_hit(f".{FEDERATION}.{_VALUES}")
         try:
             values, _ = read_values(member[_VALUES])
         except ValueError as reason:
-            raise remote_errors.unreadable_scores(str(reason)) from None
+            raise remote_calls.unreadable_scores(str(reason)) from None
         found.append((values, dumps(document).encode()))
     return found
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from svcd.facets.distribution import Facets
-from svcd.remote import remote_errors
+from svcd.remote import remote_calls
 from svcd.search.merge_order import MergeKey
 from svcd.search.proxied_hits import EXTRA_DOCUMENT, FEDERATION, PINNED_POSITION, SCORE_VALUES, WEIGHTED_SCORE
 from svcd.search.remote_hits import RemoteHit, RemoteResult
@@ -72,13 +72,13 @@ def _is_number(value: Any) -> bool:
 def _hit(remote: str, given: Json) -> RemoteHit | None:
     """A hit; None if a member has a wrong type. Raises remote_bad_response if a required member is missing."""
     if FEDERATION not in given:
-        raise remote_errors.missing_in_hit(f".{FEDERATION}")
+        raise remote_calls.missing_in_hit(f".{FEDERATION}")
     federation = given[FEDERATION]
     if not isinstance(federation, dict):
-        raise remote_errors.unexpected_in_hit(f".{FEDERATION}", "map", federation)
+        raise remote_calls.unexpected_in_hit(f".{FEDERATION}", "map", federation)
     for name in (SCORE_VALUES, WEIGHTED_SCORE):
         if name not in federation:
-            raise remote_errors.missing_in_hit(f".{FEDERATION}.{name}")
+            raise remote_calls.missing_in_hit(f".{FEDERATION}.{name}")
     extra, pinned = federation.get(EXTRA_DOCUMENT) or {}, federation.get(PINNED_POSITION)
     score, number, index_uid = federation[WEIGHTED_SCORE], federation.get("queriesPosition"), federation.get("indexUid")
     try:

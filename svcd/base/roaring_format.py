@@ -119,9 +119,9 @@ Container = tuple[int, int | Sequence[int]]
 StoredContainer = tuple[int, bytes, bool]  # count of docids, bytes, are they runs
 
 
-def write(containers: Sequence[Container]) -> bytes:
+def write(containers: Sequence[Container], may_have_runs: bool = True) -> bytes:
     """Return the bytes of containers in ascending order, each in the smallest form; runs only if they are smaller."""
-    return joined([high for high, _ in containers], [_stored(lows) for _, lows in containers])
+    return joined([high for high, _ in containers], [_stored(lows, may_have_runs) for _, lows in containers])
 
 
 def joined(highs: Sequence[int], containers: Sequence[StoredContainer]) -> bytes:
@@ -142,20 +142,20 @@ def joined(highs: Sequence[int], containers: Sequence[StoredContainer]) -> bytes
     return start + b"".join([body for _, body, _ in containers])
 
 
-def _stored(lows: int | Sequence[int]) -> StoredContainer:
+def _stored(lows: int | Sequence[int], may_have_runs: bool) -> StoredContainer:
     if isinstance(lows, int):
-        return _stored_bits(lows)
+        return _stored_bits(lows, may_have_runs)
     runs = 1 + sum(right - left != 1 for left, right in pairwise(lows))
-    if len(lows) > _MOST_LISTED or 2 + 4 * runs < 2 * len(lows):
-        return _stored_bits(bits_of(lows))
+    if len(lows) > _MOST_LISTED or may_have_runs and 2 + 4 * runs < 2 * len(lows):
+        return _stored_bits(bits_of(lows), may_have_runs)
     return len(lows), _packed(lows), False
 
 
-def _stored_bits(bits: int) -> StoredContainer:
+def _stored_bits(bits: int, may_have_runs: bool) -> StoredContainer:
     count = bits.bit_count()
     starts = bits ^ (bits & bits << 1)
     runs = starts.bit_count()
-    if 2 + 4 * runs < min(2 * count, BLOCK_BYTES):
+    if may_have_runs and 2 + 4 * runs < min(2 * count, BLOCK_BYTES):
         lasts = bits ^ (bits & bits >> 1)
         pairs = ((start, last - start) for start, last in zip(lows_of(starts), lows_of(lasts)))
         return count, _packed([runs, *chain.from_iterable(pairs)]), True

@@ -17,7 +17,6 @@ Stored = Mapping[str, Any]
 Complete = dict[str, Any]
 
 OPEN_AI, MISTRAL, AZURE, VLLM = SOURCES = ("openAi", "mistral", "azureOpenAi", "vLlm")  # in the order of messages
-MOST_UID_BYTES = 511
 _PROMPT_CODES = {
     "system": "system", "searchDescription": "search_description", "searchQParam": "search_query_param",
     "searchFilterParam": "search_filter_param", "searchIndexUidParam": "search_index_uid_param",

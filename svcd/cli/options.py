@@ -122,7 +122,7 @@ def _text(text: str) -> str:
 
 
 def _cluster(text: str) -> str:
-    from svcd.cluster.log_address import parsed_address  # imported late: few instances are nodes of a cluster
+    from svcd.cluster.log import parsed_address  # imported late: few instances are nodes of a cluster
 
     try:
         parsed_address(text)

@@ -22,7 +22,7 @@ from svcd.cli import serving
 from svcd.cli.config import Config
 from svcd.instance.instance import Instance
 from svcd.instance.task_records import FAILED, SUCCEEDED, Batch, Task
-from svcd.remote.webhook_delivery import Sender, WebhookNotifier
+from svcd.remote.webhook_delivery import WebhookNotifier
 from svcd.tasks.batching import Limits
 from svcd.tasks.global_tasks import Folders
 from svcd.tasks.indexing_client import MemoryBudget
@@ -142,7 +142,7 @@ def notifier(config: Config, instance: Instance) -> WebhookNotifier:
     """The webhook delivery, not started yet."""
     instance.webhooks.set_launch_webhook(config.task_webhook_url, config.task_webhook_authorization_header)
 
-    def sender() -> Sender:
+    def sender() -> Client:
         return _client(config)
 
     return WebhookNotifier(instance.webhooks, instance.outbox, sender, on_bug=lambda bug: logs.failure("bug", bug))

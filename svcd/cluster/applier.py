@@ -6,7 +6,7 @@ Kinds of entries:
     rows        changes: rows before and after (svcd.instance.rows)
     term        term, node: a node has taken the lease
     begin       term, tasks (ranges of uids), shape, strategy: the leader has decided which batch runs next
-    end         term, batch, and the outcome passed to svcd.cluster.node.Node.sealed(): the leader has run the batch
+    end         term, batch, and the outcome passed to svcd.cluster.node.Node.committed_end(): the leader has run the batch
     delivered   webhook, batch: a webhook has received a notice
 
 All nodes ignore `begin` and `end` of a leader that was replaced, because they come after the `term` of its successor.
@@ -61,20 +61,15 @@ class Applier:
         self.on_begun: Callable[[BegunBatch], None] = lambda batch: None
         self.on_end: Callable[[int, Entry], None] = lambda uid, end: None
         self.on_term: Callable[[Entry], None] = lambda entry: None
-        self._instance = instance
-        self._log = log
+        self._instance, self._log = instance, log
         self._lock = threading.Lock()  # guards the replacing of _begun
         self._begun: set[int] = set()  # tasks of batches that have begun and not ended on this node; replaced, never changed
         self._kinds: Mapping[str, Callable[[sqlite3.Connection, Entry], tuple[Any, list[Effect]]]] = {
             "task": self._task, "rows": self._rows, "term": self._term, "begin": self._begin, "end": self._end,
             "delivered": self._delivered}
 
-    def restore(self, batches: Iterable[BegunBatch]) -> None:
-        """Take over the batches that had begun before the start."""
-        for batch in batches:
-            self._remember(batch.tasks)
-
-    def _remember(self, uids: Iterable[int]) -> None:
+    def remember(self, uids: Iterable[int]) -> None:
+        """Add tasks of a batch that has begun."""
         with self._lock:
             self._begun = self._begun.union(uids)
 
@@ -161,7 +156,7 @@ class Applier:
             return False, []
         batch = BegunBatch(applied_log.next_batch(connection), uids, entry["shape"], entry["strategy"], self._next.moment)
         applied_log.add_begun(connection, batch)
-        self._remember(uids)
+        self.remember(uids)
         return True, [lambda: self.on_begun(batch)]
 
     def _end(self, connection: sqlite3.Connection, entry: Entry) -> tuple[bool, list[Effect]]:

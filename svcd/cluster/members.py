@@ -66,10 +66,7 @@ class Members:
     """
 
     def __init__(self, node: Node, log: Log, url: str, hashes: Callable[[], Mapping[str, Any]] = dict) -> None:
-        self._node = node
-        self._log = log
-        self._url = url
-        self._hashes = hashes
+        self._node, self._log, self._url, self._hashes = node, log, url, hashes
         self.is_draining = False  # this node leaves leading to others
         self._session = uuids.uuid4().hex
         self._beat = 0

@@ -28,17 +28,8 @@ from nats.aio.msg import Msg
 
 from svcd.base.json_text import loads_wrapped
 from svcd.cluster.log import (
-    MOST_ENTRY_BYTES,
-    MOST_PIECE_BYTES,
-    Address,
-    MissingPiece,
-    Record,
-    Trimmed,
-    Unavailable,
-    check_identity,
-    check_key,
-    check_size,
-)
+    MOST_ENTRY_BYTES, MOST_PIECE_BYTES, Address, MissingPiece, Record, Trimmed, Unavailable, check_identity, check_key,
+    check_size)
 from svcd.http.tls import client_context
 from svcd.validation.answers import MISFITS
 
@@ -82,8 +73,7 @@ class NatsLog:
     """The Log in NATS; svcd.cluster.log.Log documents the methods."""
 
     def __init__(self, address: Address, timeout_s: float) -> None:
-        self._address = address
-        self._timeout_s = timeout_s
+        self._address, self._timeout_s = address, timeout_s
         name = address.name
         self._entries = f"{name}_entries"
         self._pieces = f"{name}_pieces"
@@ -219,16 +209,17 @@ class NatsLog:
     # Records
 
     def records(self, prefix: str) -> dict[str, Record]:
-        return self._call(self._repeated(lambda connection, within_s: self._found_records(connection, prefix, within_s)))
+        async def found(connection: _Connection, within_s: float) -> dict[str, Record]:
+            info = await connection.ask(f"STREAM.INFO.{self._records}", {"subjects_filter": f"{self._record_subject}>"}, within_s)
+            begin = len(self._record_subject)
+            keys = sorted(
+                subject[begin:] for subject in info["state"].get("subjects") or () if subject[begin:].startswith(prefix))
+            messages = await asyncio.gather(
+                *(self._last_of(connection, self._records, self._record_subject + key, within_s) for key in keys))
+            return {key: Record(base64.b64decode(message.get("data", "")), int(message["seq"]))
+                    for key, message in zip(keys, messages) if not _is_deletion(message)}
 
-    async def _found_records(self, connection: _Connection, prefix: str, within_s: float) -> dict[str, Record]:
-        info = await connection.ask(f"STREAM.INFO.{self._records}", {"subjects_filter": f"{self._record_subject}>"}, within_s)
-        begin = len(self._record_subject)
-        keys = sorted(subject[begin:] for subject in info["state"].get("subjects") or () if subject[begin:].startswith(prefix))
-        messages = await asyncio.gather(
-            *(self._last_of(connection, self._records, self._record_subject + key, within_s) for key in keys))
-        return {key: Record(base64.b64decode(message.get("data", "")), int(message["seq"]))
-                for key, message in zip(keys, messages) if not _is_deletion(message)}
+        return self._call(self._repeated(found))
 
     def compare_and_set(self, key: str, value: bytes | None, revision: int) -> int | None:
         check_key(key)

@@ -4,7 +4,7 @@ Threads: "svcd-log" applies the entries of other nodes; a thread that has writte
 does not wait for a poll. "svcd-members" belongs to svcd.cluster.members. `_applying` lets one thread apply at a time; `_changed`
 guards `_ends`, `_leader` and `_stopping`, and is notified when one of them or the position changes.
 
-The runner (svcd.tasks.runner) calls is_leading(), begin() and sealed(), and on_begun tells it which batches have begun. See
+The runner (svcd.tasks.runner) calls is_leading(), begin() and committed_end(); on_begun tells it which batches have begun. See
 docs/cluster.md.
 """
 from __future__ import annotations
@@ -45,22 +45,20 @@ class Node:
     """A node of a cluster. name: of this node; timeout_s: time limit of a write."""
 
     def __init__(self, instance: Instance, log: Log, position: Position, *, name: str, timeout_s: float = 5.0) -> None:
-        self.name = name
-        self.log = log
+        self.name, self.log = name, log
         self.on_begun: Callable[[BegunBatch], None] = lambda batch: None  # called with each batch that has begun, in order
         self.on_leadership: list[Callable[[], None]] = []  # called when this node begins or stops to lead
         self.on_lost: Callable[[str], None] = lambda reason: None  # called when the log lacks entries that this node needs
-        self._instance = instance
-        self._timeout_s = timeout_s
+        self._instance, self._timeout_s = instance, timeout_s
+        self._ends: dict[int, Entry] = {}
         self._applier = Applier(instance, log, position)
         self._applier.on_begun = lambda batch: self.on_begun(batch)  # noqa: PLW0108 (it is set later)
-        self._applier.on_end = self._note_end
+        self._applier.on_end = self._ends.__setitem__
         self._applier.on_term = self._note_term
         self._applier.on_result = self._note_result
         self._applying = threading.Lock()
         self._changed = threading.Condition()
         self._awaited: dict[str, list[Any]] = {}  # identity of an entry of this node -> its result, once applied
-        self._ends: dict[int, Entry] = {}
         self._begun_before: list[BegunBatch] = []
         self._leader: str | None = None
         self._leads_until = 0.0
@@ -68,7 +66,7 @@ class Node:
         self.is_verified = False  # the log belongs to this data folder
         self._stopping = False
         self._fault: str | None = None
-        self._stumbled_at, self._stumbled_over = float("-inf"), ""
+        self._failed_at, self._failure = float("-inf"), ""
         self._thread = threading.Thread(target=self._follow, name="svcd-log")
 
     @property
@@ -79,7 +77,7 @@ class Node:
     @property
     def fault(self) -> str | None:
         """Why this node does not follow the log at the moment; None if it does."""
-        return self._fault or (None if self.is_fit() else self._stumbled_over)
+        return self._fault or (None if self.is_fit() else self._failure)
 
     # Start and stop
 
@@ -87,8 +85,9 @@ class Node:
         """Take over the writes of the instance. begun_before() returns the batches that had begun before the start."""
         with self._instance.read_instance() as connection:
             self._begun_before = applied_log.begun_batches(connection)
-        self._applier.restore(self._begun_before)
-        self._ends = {batch.uid: batch.end for batch in self._begun_before if batch.end}
+        for batch in self._begun_before:
+            self._applier.remember(batch.tasks)
+        self._ends.update((batch.uid, batch.end) for batch in self._begun_before if batch.end)
         self._instance.queue.replicate = self._enqueue
         self._instance.rows.replicate = self._change_rows
         self._instance.outbox.replicate = self._note_delivery
@@ -144,23 +143,21 @@ class Node:
         identity = uuids.uuid4().hex
         until = time.monotonic() + self._timeout_s
         result = self._awaited[identity] = []
+        entry = {**entry, "at": quantities.now()}
+        number = 0
         try:
-            number, body = self._append(identity, {**entry, "at": quantities.now()}, until)
+            while not number:
+                try:
+                    body = entries.encode(self.log, identity, entry)
+                    number = self.log.append(identity, body)
+                except Unavailable:
+                    if self._stopping or time.monotonic() + RETRY_S > until:
+                        raise
+                    time.sleep(RETRY_S)
             self._apply_up_to(number, body, until)
         finally:
             self._awaited.pop(identity, None)
         return result[0]
-
-    def _append(self, identity: str, entry: Entry, until: float) -> tuple[int, bytes]:
-        """Append an entry; return its number and its bytes."""
-        while True:
-            try:
-                body = entries.encode(self.log, identity, entry)
-                return self.log.append(identity, body), body
-            except Unavailable:
-                if self._stopping or time.monotonic() + RETRY_S > until:
-                    raise
-                time.sleep(RETRY_S)
 
     def _apply_up_to(self, number: int, body: bytes, until: float) -> None:
         """Apply the log up to an entry of this node, without reading it again if no other entry came before it."""
@@ -227,13 +224,13 @@ class Node:
         with self._changed:
             return self._changed.wait_for(lambda: self._stopping or is_met(), within_s) and is_met()
 
-    def stumbled(self, reason: str) -> None:
+    def report_failure(self, reason: str) -> None:
         """Note that this node could not finish a batch, for example on a full disk: another node should lead for a while."""
-        self._stumbled_at, self._stumbled_over = time.monotonic(), reason
+        self._failed_at, self._failure = time.monotonic(), reason
 
     def is_fit(self) -> bool:
         """Return whether this node is able to lead."""
-        return self._fault is None and time.monotonic() - self._stumbled_at > UNFIT_S
+        return self._fault is None and time.monotonic() - self._failed_at > UNFIT_S
 
     # Leading
 
@@ -275,7 +272,7 @@ class Node:
             self._pause()
             return False
 
-    def sealed(self, batch_uid: int, outcome: Callable[[], Mapping[str, Any]]) -> Entry:
+    def committed_end(self, batch_uid: int, outcome: Callable[[], Mapping[str, Any]]) -> Entry:
         """Wait for the end of a batch in the log and return it; while this node leads, it writes the result of `outcome`.
 
         Raises ClusterStopped.
@@ -334,9 +331,6 @@ class Node:
         waiting = self._awaited.get(entry["identity"])
         if waiting is not None:
             waiting.append(result)
-
-    def _note_end(self, batch_uid: int, end: Entry) -> None:
-        self._ends[batch_uid] = end
 
     def _note_term(self, entry: Entry) -> None:
         self._leader = entry["node"]

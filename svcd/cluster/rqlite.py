@@ -18,17 +18,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from svcd.base.json_text import loads_wrapped
 from svcd.cluster.log import (
-    MOST_ENTRY_BYTES,
-    MOST_PIECE_BYTES,
-    Address,
-    MissingPiece,
-    Record,
-    Trimmed,
-    Unavailable,
-    check_identity,
-    check_key,
-    check_size,
-)
+    MOST_ENTRY_BYTES, MOST_PIECE_BYTES, Address, MissingPiece, Record, Trimmed, Unavailable, check_identity, check_key,
+    check_size)
 from svcd.http.tls import client_context
 from svcd.validation.answers import MISFITS, shortened
 
@@ -102,8 +93,7 @@ class RqliteLog:
     """The Log in rqlite; svcd.cluster.log.Log documents the methods."""
 
     def __init__(self, address: Address, timeout_s: float) -> None:
-        self._address = address
-        self._timeout_s = timeout_s
+        self._address, self._timeout_s = address, timeout_s
         self._servers = [_Server(host, port, address) for host, port in address.servers]
         self._current = 0  # the server that replied last
         self._closed = threading.Event()
@@ -291,8 +281,7 @@ class _Server:
     """A server, with its idle connections."""
 
     def __init__(self, host: str, port: int, address: Address) -> None:
-        self._host = host
-        self._port = port
+        self._host, self._port = host, port
         self._tls = client_context() if address.is_tls else None
         self._headers = {"Content-Type": "application/json"}
         if address.user is not None:

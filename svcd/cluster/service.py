@@ -1,35 +1,111 @@
-"""A node with all its parts, from the start of the daemon to its stop, and the status of the cluster that it reports."""
+"""A node with all its parts, from the start of the daemon to its stop; the status of the cluster, and the hashes of its content.
+
+The hashes of the documents and settings of each index compare the nodes, whose index files differ. Each hash belongs to the last
+task that changed the index; only hashes of the same task are comparable. After a change, when no task waits, the node hashes all
+documents again, at most every PAUSE_S.
+"""
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import threading
 from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 from svcd.base import logs
 from svcd.base.errors import ApiError
-from svcd.cluster import copying, joining
-from svcd.cluster.content_hash import PAUSE_S, ContentHashes
-from svcd.cluster.log import Log, Unavailable
-from svcd.cluster.log_address import open_log
+from svcd.cluster import joining
+from svcd.cluster.log import Log, Unavailable, parsed_address
 from svcd.cluster.members import Members
 from svcd.cluster.node import RETRY_AFTER_S, Node
+from svcd.index.connections import open_reader
 from svcd.instance.applied_log import Position
 from svcd.instance.instance import Instance
+from svcd.instance.unlisted_files import stored_outcomes
 
 _PIECE_BYTES = 1 << 18
 TIMEOUT_S = 5.0
+PAUSE_S = 1.0
+_HASH_BYTES = 16
+_MODULUS = 1 << 8 * _HASH_BYTES
+_SETTINGS = "SELECT value FROM meta WHERE key IN ('settings', 'primary_key') ORDER BY key"
 _RETRY = (("Retry-After", str(RETRY_AFTER_S)),)
+
+
+def open_log(address: str, timeout_s: float) -> Log:
+    """Return the log at an address that parsed_address() reads. The log calls the servers at its first use, not here.
+
+    timeout_s: limit of each call; read() may wait wait_s longer.
+    Raises ValueError if the address is wrong, or an extra is not installed.
+    """
+    parsed = parsed_address(address)
+    # Imported late: a node needs one backend only, and NATS needs an extra.
+    if parsed.scheme == "rqlite":
+        from svcd.cluster.rqlite import RqliteLog
+
+        return RqliteLog(parsed, timeout_s)
+    try:
+        from svcd.cluster.nats import NatsLog
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] != "nats":
+            raise
+        raise ValueError("a log in NATS needs an extra: pip install 'svcd[nats]'") from None
+    return NatsLog(parsed, timeout_s)
+
+
+class ContentHashes:
+    """The newest hash of each index: uid -> [last task, hash]."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._states: dict[str, tuple[str, int]] = {}
+        self._hashes: dict[str, list[object]] = {}
+
+    def all(self) -> dict[str, list[object]]:
+        """Return the latest hashes; after a change of an index its previous one, until update()."""
+        return dict(self._hashes)
+
+    def update(self) -> None:
+        """Hash the indexes that have changed."""
+        rows, _ = self._instance.list_indexes(with_hidden=True)
+        for row in rows:
+            path = self._instance.index_path(row.uuid)
+            try:
+                found = _content_hash(path, self._states.get(row.uid))
+            except sqlite3.Error:  # deleted meanwhile
+                continue
+            if found is not None:
+                self._states[row.uid], self._hashes[row.uid] = found
+        for uid in self._hashes.keys() - {row.uid for row in rows}:
+            self._hashes.pop(uid)
+            self._states.pop(uid, None)
+
+
+def _content_hash(path: Path, known: tuple[str, int] | None) -> tuple[tuple[str, int], list[object]] | None:
+    """Return the state (name of the file, last task) and the hash of an index; None if its state is `known`."""
+    with closing(open_reader(path)) as reader:
+        reader.execute("BEGIN")
+        outcomes = stored_outcomes(reader)
+        state = path.name, -1 if outcomes is None else outcomes.last
+        if state == known:
+            return None
+        total = 0
+        for document_id, text in reader.execute("SELECT document_id, json FROM documents"):
+            digest = hashlib.blake2b(f"{document_id}\n{text}".encode(), digest_size=_HASH_BYTES).digest()
+            total = (total + int.from_bytes(digest)) % _MODULUS  # in any order
+        whole = hashlib.blake2b(f"{total}".encode(), digest_size=_HASH_BYTES)
+        for (value,) in reader.execute(_SETTINGS):
+            whole.update(value if isinstance(value, bytes) else str(value).encode())
+        return state, [state[1], whole.hexdigest()]
 
 
 class ClusterService:
     """The cluster part of the daemon. joined() creates it; open() gives it the instance."""
 
     def __init__(self, log: Log, position: Position, name: str, url: str) -> None:
-        self._log = log
-        self._position = position
+        self._log, self._position = log, position
         self._name, self._url = name, url
         self._stopping = threading.Event()
         self._hashing = threading.Thread(target=self._hash, name="svcd-hashes")
@@ -40,7 +116,7 @@ class ClusterService:
         default_keys: creates the first keys of a new cluster; called when this node leads.
         """
         self._instance = instance
-        copying.remove_leftovers(instance.path)
+        joining.remove_leftovers(instance.path)
         self.node = Node(instance, self._log, self._position, name=self._name, timeout_s=TIMEOUT_S)
         self.node.on_lost = on_lost
         self.node.open()
@@ -110,8 +186,8 @@ class ClusterService:
         """Return a snapshot of this node, in pieces. Raises ApiError."""
         with ExitStack() as stack:
             try:
-                file = stack.enter_context(copying.copy_of(self._instance))
-            except copying.Busy as busy:
+                file = stack.enter_context(joining.copy_of(self._instance))
+            except joining.Busy as busy:
                 raise ApiError("cluster_unavailable", str(busy), _RETRY) from None
             opened = stack.pop_all()
 

@@ -221,8 +221,7 @@ def join(context: click.Context, is_json: bool) -> int:
         MISUSED)
     from svcd.cluster import joining
     from svcd.cluster.log import Unavailable
-    from svcd.cluster.log_address import open_log
-    from svcd.cluster.service import TIMEOUT_S
+    from svcd.cluster.service import TIMEOUT_S, open_log
     from svcd.tasks.archive_import import import_snapshot
 
     before = _applied(config.db_path)

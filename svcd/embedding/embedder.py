@@ -1,4 +1,4 @@
-"""The interface of embedders, their environment in the process, and their counts of requests."""
+"""The interface of embedders, their environment and counts of requests, and EmbeddingError in the wording of the interface."""
 from __future__ import annotations
 
 import os
@@ -11,13 +11,39 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from svcd.embedding.errors import EmbeddingError
 from svcd.remote.guard import Guard
 
 # How long a search waits for the vector of its query, retries included; after that it uses only the words.
 DEFAULT_SEARCH_DEADLINE_S = 3.0
 # The default folder of model files; the environment variable overrides it.
 MODELS_VARIABLE, DEFAULT_MODELS = "SVC_EMBEDDER_FILES_PATH", "embedders"
+
+USER, RUNTIME, UNDECIDED = "user error", "runtime error", "error"
+NO_MEDIA = "`media` requested but the configuration doesn't have source `rest`"
+
+
+class EmbeddingError(Exception):
+    """Vectors could not be made. str(): the fault and the reason, as `runtime error: could not reach embedding server: ...`.
+
+    fault: who can fix it, one of USER, RUNTIME and UNDECIDED. Its error code is vector_embedding_error. Callers put their context
+    before it: `While embedding documents for embedder `NAME`: {error}`, or error.while_generating() outside of documents.
+    """
+
+    def __init__(self, fault: str, reason: str) -> None:
+        super().__init__(f"{fault}: {reason}")
+        self.fault, self.reason = fault, reason
+
+    def while_generating(self) -> str:
+        """Return the message of an error in settings or searches."""
+        return f"Error while generating embeddings: {self}"
+
+
+class ServiceError(EmbeddingError):
+    """The service answered with a status other than 2xx. reply: its body as shown in messages, or ""."""
+
+    def __init__(self, fault: str, reason: str, status: int, reply: str) -> None:
+        super().__init__(fault, reason + reply)
+        self.status, self.reply = status, reply
 
 
 class RequestCounts:

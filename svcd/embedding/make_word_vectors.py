@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from operator import add, sub
 from pathlib import Path
 
-from svcd.embedding.word_vectors import MOST_DIMENSIONS, WordVector, write
+from svcd.embedding.static_file import MOST_DIMENSIONS, WordVector, write
 from svcd.text.analyzer import WORD, shared_analyzer
 from svcd.vectors.vector import norm
 

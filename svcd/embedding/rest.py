@@ -4,15 +4,15 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any
 
 from svcd.base import json_text, logs
 from svcd.base.errors import ApiError
-from svcd.embedding import errors
-from svcd.embedding.embedder import DEFAULT_SEARCH_DEADLINE_S, Environment, RequestCounts
-from svcd.embedding.errors import USER, EmbeddingError, ServiceError
+from svcd.embedding.embedder import (
+    DEFAULT_SEARCH_DEADLINE_S, NO_MEDIA, RUNTIME, USER, EmbeddingError, Environment, RequestCounts, ServiceError)
 from svcd.embedding.service import REST, Endpoint, Service, Wording
 from svcd.embedding.tokens import MOST_TOKENS, first_tokens, shorter_texts
 from svcd.schema.embedder_settings import OPEN_AI_MODELS, USELESS, fragments, parse_fragments
@@ -53,8 +53,7 @@ class RestEmbedder:
         search_fragments: build the inputs of queries; None to use the text of the query.
         """
         self._service = Service(endpoint, environment)
-        self._environment = environment
-        self._dimensions = dimensions
+        self._environment, self._dimensions = environment, dimensions
         self._search_fragments = search_fragments and {
             name: JsonTemplate.parse(value) for name, value in search_fragments.items()}
         self._has_fragments = has_fragments
@@ -78,10 +77,11 @@ class RestEmbedder:
                 raise EmbeddingError(USER, "cannot infer `dimensions` for an embedder using `indexingFragments`.\n  - Note: "
                                            "Specify `dimensions` explicitly or don't use `indexingFragments`.")
             try:
-                with _Run(self._running, self._lock) as stop:
+                with self._run() as stop:
                     self._dimensions = len(self._request([TEST_TEXT], None, stop, None, deadline)[0])
             except EmbeddingError as failure:
-                raise errors.unknown_dimensions(failure) from None
+                raise EmbeddingError(
+                    RUNTIME, f"could not determine model dimensions:\n  - test embedding failed with {failure}") from None
             return self._dimensions
 
     # Vectors
@@ -91,7 +91,7 @@ class RestEmbedder:
         dimensions = self.dimensions() if inputs else 0
         size = self.inputs_per_request
         parts = [inputs[start:start + size] for start in range(0, len(inputs), size)]
-        with _Run(self._running, self._lock) as stop:
+        with self._run() as stop:
             if len(parts) < 2:
                 return [vector for part in parts for vector in self._request(part, dimensions, stop, counts, None)]
             with ThreadPoolExecutor(min(len(parts), self.requests_at_once), "svcd-embedding") as pool:
@@ -113,7 +113,7 @@ class RestEmbedder:
         deadline = self._environment.clock() + within_s
         prompt = self._prompt(q, media)
         dimensions = self._dimensions or self._asked_dimensions(deadline)
-        with _Run(self._running, self._lock) as stop:
+        with self._run() as stop:
             vector = self._request([prompt], dimensions, stop, None, deadline)[0]
         if is_text:
             self._cache.put(q or "", vector)
@@ -140,10 +140,8 @@ class RestEmbedder:
         raise EmbeddingError(USER, f"Query matches multiple search fragments.\n  - Note: First matched fragment `{first}`.\n"
                                    f"  - Note: Second matched fragment `{second}`.\n  - Note: {query}")
 
-    def _request(
-        self, inputs: Sequence[Any], dimensions: int | None, stop: threading.Event, counts: RequestCounts | None,
-        deadline: float | None,
-    ) -> list[array[float]]:
+    def _request(self, inputs: Sequence[Any], dimensions: int | None, stop: threading.Event, counts: RequestCounts | None,
+                 deadline: float | None) -> list[array[float]]:
         """Return the vectors of the inputs of one request. Raises EmbeddingError."""
         return self._sent(inputs, lambda sent, count: self._service.vectors(sent, count, dimensions, stop, counts, deadline))
 
@@ -151,30 +149,24 @@ class RestEmbedder:
         """Send the inputs of one request. Subclasses handle errors of their service."""
         return send(inputs, len(inputs))
 
+    @contextmanager
+    def _run(self) -> Iterator[threading.Event]:
+        """The context of a call; yields an event that abort() sets."""
+        stop = threading.Event()
+        with self._lock:
+            self._running.add(stop)
+        try:
+            yield stop
+        finally:
+            with self._lock:
+                self._running.discard(stop)
+
     def abort(self) -> None:
         """As in Embedder."""
         with self._lock:
             for stop in self._running:
                 stop.set()
         self._service.abort()
-
-
-class _Run:
-    """A running call: a context manager with an event that abort() sets."""
-
-    def __init__(self, running: set[threading.Event], lock: threading.Lock) -> None:
-        self._running = running
-        self._lock = lock
-        self._stop = threading.Event()
-
-    def __enter__(self) -> threading.Event:
-        with self._lock:
-            self._running.add(self._stop)
-        return self._stop
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._running.discard(self._stop)
 
 
 class _QueryCache:
@@ -206,7 +198,7 @@ class _QueryCache:
 class OpenAiEmbedder(RestEmbedder):
     """OpenAI, or a service with its interface. Texts that exceed the limit of the model are shortened."""
 
-    no_media = errors.NO_MEDIA
+    no_media = NO_MEDIA
 
     def _sent(self, inputs: Sequence[Any], send: Send) -> list[array[float]]:
         try:
@@ -239,7 +231,7 @@ class OpenAiEmbedder(RestEmbedder):
 class OllamaEmbedder(RestEmbedder):
     """Ollama, with one of its two interfaces. It can only use models that were pulled before."""
 
-    no_media = errors.NO_MEDIA
+    no_media = NO_MEDIA
 
     def _sent(self, inputs: Sequence[Any], send: Send) -> list[array[float]]:
         try:
@@ -252,12 +244,8 @@ class OllamaEmbedder(RestEmbedder):
             raise ServiceError(USER, reason, error.status, error.reply) from None
 
 
-# From settings
-
-
-def rest_embedder(
-    settings: Mapping[str, Any], environment: Environment, dimensions: int | None, is_part: bool = False,
-) -> RestEmbedder:
+def rest_embedder(settings: Mapping[str, Any], environment: Environment, dimensions: int | None,
+                  is_part: bool = False) -> RestEmbedder:
     """Return the embedder of settings of the source `rest`. Raises EmbeddingError.
 
     is_part: of a composite embedder, where queries do not use search fragments (quirk).
@@ -304,10 +292,8 @@ def ollama_embedder(settings: Mapping[str, Any], environment: Environment, dimen
     return OllamaEmbedder(endpoint, environment, settings.get("dimensions") or dimensions)
 
 
-def _endpoint(
-    url: str, api_key: str | None, headers: Mapping[str, str], request: Any, response: Any, wording: Wording,
-    has_fragments: bool = False,
-) -> Endpoint:
+def _endpoint(url: str, api_key: str | None, headers: Mapping[str, str], request: Any, response: Any, wording: Wording,
+              has_fragments: bool = False) -> Endpoint:
     try:
         sent = request_template(request, has_fragments)
         return Endpoint(url, api_key, headers, sent, response_template(response, sent), wording)

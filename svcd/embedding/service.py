@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from svcd.base import json_text, logs
-from svcd.embedding.embedder import Environment, RequestCounts
-from svcd.embedding.errors import RUNTIME, UNDECIDED, USER, EmbeddingError, ServiceError, stopped, wrong_dimensions
+from svcd.embedding.embedder import RUNTIME, UNDECIDED, USER, EmbeddingError, Environment, RequestCounts, ServiceError
 from svcd.remote import Undelivered
 from svcd.schema.exchange_templates import ExchangeTemplate, TemplateMismatch
 from svcd.validation.urls import shown_reply
@@ -63,25 +62,21 @@ class _Failed(Exception):
 
     def __init__(self, error: EmbeddingError, again_after_s: Callable[[int], float] | None) -> None:
         super().__init__(str(error))
-        self.error = error
-        self.again_after_s = again_after_s
+        self.error, self.again_after_s = error, again_after_s
 
 
 class Service:
     """Sends inputs to one endpoint. Any thread may call concurrently."""
 
     def __init__(self, endpoint: Endpoint, environment: Environment) -> None:
-        self._endpoint = endpoint
-        self._environment = environment
+        self._endpoint, self._environment = endpoint, environment
         self._timeout_s = environment.seconds(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT_S)
         self._longest_pause_s = environment.seconds(PAUSE_VARIABLE, DEFAULT_LONGEST_PAUSE_S)
         self._lock = threading.Lock()
         self._client: Client | None = None
 
-    def vectors(
-        self, inputs: Sequence[Any], count: int, dimensions: int | None, stop: threading.Event,
-        counts: RequestCounts | None = None, deadline: float | None = None,
-    ) -> list[array[float]]:
+    def vectors(self, inputs: Sequence[Any], count: int, dimensions: int | None, stop: threading.Event,
+                counts: RequestCounts | None = None, deadline: float | None = None) -> list[array[float]]:
         """Return the vectors of one request. Raises EmbeddingError.
 
         inputs: injected into the request. count: number of vectors expected, each with `dimensions` numbers, if known. stop: set
@@ -102,7 +97,7 @@ class Service:
                 if deadline is not None and self._environment.clock() + pause_s >= deadline:
                     raise failed.error from None
                 if self._environment.wait(stop, pause_s):
-                    raise stopped() from None
+                    raise EmbeddingError(RUNTIME, "the work was stopped") from None
             else:
                 if counts is not None:
                     counts.add()
@@ -115,9 +110,6 @@ class Service:
             client = self._client
         if client is not None:
             client.abort()
-
-
-    # One attempt
 
     def _attempt(self, body: bytes, count: int, dimensions: int | None, within_s: float) -> list[array[float]]:
         answer = self._answer(body, within_s)
@@ -143,7 +135,8 @@ class Service:
                 RUNTIME, f"expected a response containing {count} embeddings, got only {len(vectors)}"), None)
         for vector in vectors:
             if dimensions is not None and len(vector) != dimensions:
-                raise _Failed(wrong_dimensions(dimensions, len(vector)), None)
+                raise _Failed(EmbeddingError(RUNTIME, f"was expecting embeddings of dimension `{dimensions}`, got embeddings of "
+                                                      f"dimensions `{len(vector)}`"), None)
             if not vector:
                 raise _Failed(EmbeddingError(RUNTIME, "expected embeddings of at least one number, got an empty one"), None)
         return vectors
@@ -157,8 +150,7 @@ class Service:
         if self._endpoint.api_key:
             headers["Authorization"] = f"Bearer {self._endpoint.api_key}"
         try:
-            return client.exchange(
-                self._endpoint.url, {**headers, **self._endpoint.headers}, body, within_s, MOST_ANSWER_BYTES)
+            return client.exchange(self._endpoint.url, {**headers, **self._endpoint.headers}, body, within_s, MOST_ANSWER_BYTES)
         except Undelivered as failure:
             error = EmbeddingError(RUNTIME, f"could not reach embedding server:\n  - {failure}")
             raise _Failed(error, None if failure.is_final else _growing) from None

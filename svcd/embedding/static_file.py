@@ -1,25 +1,39 @@
-"""The embedder of the source `staticFile`: the mean of the vectors of a text's words, from one local file.
+"""The source `staticFile`: the vector of a text is the mean of the vectors of its words, from one local file.
 
 Weights in the file make rare words count more than frequent ones. A word missing in the file gets a vector derived from its
 letters, which resembles no other word, so that names and numbers count too. Nothing is sent anywhere.
+
+A file is, without gaps: a line of JSON, `{"format": "svcd word vectors", "version": 1, "words": W, "dimensions": D,
+"bytes": B}`, padded with spaces so that its length with the line end is a multiple of 8; W + 1 unsigned 32-bit numbers, the
+start of each word in the section that follows; B bytes, the words in UTF-8, sorted, and zeros up to a multiple of 4; W
+single-precision numbers, for each word its weight times the value of one step; W times D signed bytes, the steps. All numbers
+are little-endian. See docs/embedders.md#files-of-word-vectors.
 """
 from __future__ import annotations
 
 import hashlib
+import json
+import mmap
 import sys
 from array import array
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
 from operator import mul
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
-from svcd.embedding.embedder import DEFAULT_SEARCH_DEADLINE_S, MODELS_VARIABLE, Environment, RequestCounts
-from svcd.embedding.errors import NO_MEDIA, RUNTIME, USER, EmbeddingError
-from svcd.embedding.word_vectors import BadFile, WordVector, WordVectorFile
+from svcd.base.json_text import loads_wrapped
+from svcd.base.docids import bytes_of
+from svcd.embedding.embedder import (
+    DEFAULT_SEARCH_DEADLINE_S, MODELS_VARIABLE, NO_MEDIA, RUNTIME, USER, EmbeddingError, Environment, RequestCounts)
 from svcd.text.analyzer import WORD, shared_analyzer
 
 SUFFIX = ".vectors"
+FORMAT, VERSION = "svcd word vectors", 1
+MOST_DIMENSIONS = 4096
+_LONGEST_HEADER = 4096
 # An unknown word counts as much as a known word with a vector of this length; a rare word has length 1.
 UNKNOWN_WEIGHT = 0.5
 # Words cached between texts: the frequent words of a language, 5 MB with 100 numbers.
@@ -30,19 +44,93 @@ _WEIGHT_UNIT = 1 << 24
 _MOST_WEIGHT = 8.0
 
 
-def static_file_embedder(settings: Mapping[str, Any], environment: Environment, dimensions: int | None) -> StaticFileEmbedder:
-    """Return the embedder of settings of this source. Raises EmbeddingError when the file is missing or invalid."""
-    name = f"{settings['model']}{SUFFIX}"
-    try:
-        file = WordVectorFile(environment.models / name)
-    except FileNotFoundError:
-        raise EmbeddingError(USER, f"there is no file `{name}` in the folder of embedder files, which "
-                                   f"`{MODELS_VARIABLE}` names") from None
-    except OSError as failure:
-        raise EmbeddingError(RUNTIME, f"could not read the word vectors `{name}`:\n  - {failure.strerror}") from None
-    except BadFile as fault:
-        raise EmbeddingError(USER, f"could not read the word vectors `{name}`:\n  - {fault}") from None
-    return StaticFileEmbedder(file)
+class BadFile(Exception):
+    """The file is not a valid file of word vectors. str(): why, without its path."""
+
+
+class WordVector(NamedTuple):
+    """The vector of a word: factor times steps. The factor includes the weight of the word."""
+
+    factor: float
+    steps: array[int]
+
+
+class WordVectorFile:
+    """An open file, mapped into memory: processes share its pages, and only the used pages are read. Threads may share it."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises BadFile, OSError."""
+        with path.open("rb") as file:
+            line = file.readline(_LONGEST_HEADER)
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if line else None
+        try:
+            header = loads_wrapped(line)
+            if header["format"] != FORMAT:
+                raise ValueError
+            if header["version"] != VERSION:
+                raise BadFile(f"it is of version {header['version']}, and this one reads version {VERSION}")
+            numbers = header["words"], header["dimensions"], header["bytes"]
+            if not all(isinstance(number, int) for number in numbers):
+                raise ValueError
+        except (ValueError, KeyError, TypeError):
+            raise BadFile("it is no file of word vectors") from None
+        words, self.dimensions, size = numbers
+        if not (words >= 0 and 0 < self.dimensions <= MOST_DIMENSIONS and size >= 0 and size % 4 == 0 and len(line) % 8 == 0):
+            raise BadFile("its first line is not right")
+        assert self._map is not None
+        sections = [4 * (words + 1), size, 4 * words, words * self.dimensions]
+        if len(self._map) != len(line) + sum(sections):
+            raise BadFile("it is cut, or longer than it says")
+        if sys.byteorder != "little":
+            raise BadFile("computers with other byte orders cannot read it")
+        whole, starts = memoryview(self._map), [len(line)]
+        for section in sections:
+            starts.append(starts[-1] + section)
+        offsets, self._words, factors, self._steps = (whole[start:end] for start, end in zip(starts, starts[1:]))
+        self._starts, self._factors = offsets.cast("I"), factors.cast("f")
+
+    def __len__(self) -> int:
+        return len(self._factors)
+
+    def _word(self, index: int) -> bytes:
+        return bytes(self._words[self._starts[index]:self._starts[index + 1]])
+
+    def get(self, word: str) -> WordVector | None:
+        """Return the vector of a word in its normalized form; None for a word missing in the file."""
+        encoded = word.encode("utf-8", "replace")
+        index = bisect_left(range(len(self)), encoded, key=self._word)
+        if index == len(self) or self._word(index) != encoded:
+            return None
+        start = index * self.dimensions
+        return WordVector(self._factors[index], array("b", bytes(self._steps[start:start + self.dimensions])))
+
+
+def write(file: IO[bytes], dimensions: int, words: Iterable[tuple[str, WordVector]]) -> None:
+    """Write a file. words: in any order, each word once."""
+    ordered = sorted((word.encode(), vector) for word, vector in words)
+    starts, position = array("I", [0]), 0
+    for word, _ in ordered:
+        position += len(word)
+        starts.append(position)
+    padding = -position % 4
+    header = json.dumps({"format": FORMAT, "version": VERSION, "words": len(ordered), "dimensions": dimensions,
+                         "bytes": position + padding}).encode()
+    file.write(header + b" " * (-(len(header) + 1) % 8) + b"\n")
+    file.write(bytes_of(starts))
+    file.write(b"".join(word for word, _ in ordered) + b"\0" * padding)
+    file.write(bytes_of(array("f", (vector.factor for _, vector in ordered))))
+    for _, vector in ordered:
+        file.write(vector.steps.tobytes())
+
+
+class _Summand(NamedTuple):
+    """A word vector, to add all its numbers at once: an integer has a lane of 64 bits for each. Ten times as fast as a loop.
+
+    lanes: its steps plus _ZERO, which makes them non-negative.
+    """
+
+    weight: int
+    lanes: int
 
 
 class StaticFileEmbedder:
@@ -51,8 +139,18 @@ class StaticFileEmbedder:
     inputs_per_request = 10
     requests_at_once = 1
 
-    def __init__(self, file: WordVectorFile) -> None:
-        self._file = file
+    def __init__(self, settings: Mapping[str, Any], environment: Environment, _dimensions: int | None = None) -> None:
+        """Raises EmbeddingError when the file is missing or invalid."""
+        name = f"{settings['model']}{SUFFIX}"
+        try:
+            self._file = WordVectorFile(environment.models / name)
+        except FileNotFoundError:
+            raise EmbeddingError(USER, f"there is no file `{name}` in the folder of embedder files, which "
+                                       f"`{MODELS_VARIABLE}` names") from None
+        except OSError as failure:
+            raise EmbeddingError(RUNTIME, f"could not read the word vectors `{name}`:\n  - {failure.strerror}") from None
+        except BadFile as fault:
+            raise EmbeddingError(USER, f"could not read the word vectors `{name}`:\n  - {fault}") from None
         self._analyzer = shared_analyzer()
         self._kept: dict[str, _Summand] = {}
 
@@ -78,7 +176,15 @@ class StaticFileEmbedder:
         lanes = weights = 0
         words = (token.lemma for token in self._analyzer.tokens(text) if token.kind is WORD and token.lemma)
         for word, times in Counter(words).items():
-            kept = self._summand(word)
+            kept = self._kept.get(word)
+            if kept is None:
+                vector = self._file.get(word) or _unknown(word, self._file.dimensions)
+                shifted = array("Q", (step + _ZERO for step in vector.steps))
+                kept = _Summand(round(min(max(vector.factor, 0.0), _MOST_WEIGHT) * _WEIGHT_UNIT),
+                                int.from_bytes(shifted.tobytes(), sys.byteorder))
+                if len(self._kept) >= _MOST_KEPT:
+                    self._kept.clear()
+                self._kept[word] = kept
             weights += kept.weight * times
             lanes += kept.weight * times * kept.lanes
         shift = weights * _ZERO
@@ -87,32 +193,6 @@ class StaticFileEmbedder:
             total = list(_unknown("", self._file.dimensions).steps)
         length = sqrt(sum(map(mul, total, total)))
         return array("f", [number / length for number in total])
-
-    def _summand(self, word: str) -> _Summand:
-        found = self._kept.get(word)
-        if found is None:
-            found = _summand(self._file.get(word) or _unknown(word, self._file.dimensions))
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            self._kept[word] = found
-        return found
-
-
-# Adds vectors with all numbers at once: an integer has a lane of 64 bits for each number. Ten times as fast as a loop.
-
-
-class _Summand(NamedTuple):
-    """A word vector. lanes: its steps plus _ZERO, which makes them non-negative."""
-
-    weight: int
-    lanes: int
-
-
-def _summand(vector: WordVector) -> _Summand:
-    shifted = array("Q", (step + _ZERO for step in vector.steps))
-    weight = round(min(max(vector.factor, 0.0), _MOST_WEIGHT) * _WEIGHT_UNIT)
-    return _Summand(weight, int.from_bytes(shifted.tobytes(), sys.byteorder))
-
 
 def _unknown(word: str, dimensions: int) -> WordVector:
     """Return a vector of steps 1 and -1 from the bits of a hash of the word; equal in every process."""

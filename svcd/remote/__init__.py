@@ -26,5 +26,4 @@ class Undelivered(Exception):
 
     def __init__(self, reason: str, is_final: bool = False, kind: Failure = Failure.CONNECTION) -> None:
         super().__init__(reason)
-        self.is_final = is_final
-        self.kind = kind
+        self.is_final, self.kind = is_final, kind

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import base64
 import http.client
+import random
 import re
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -43,6 +45,12 @@ _LONGEST_REASON = 300
 _TURNED, _REPEATED = frozenset((301, 302, 303)), frozenset((307, 308))
 # Headers that must not follow a redirect to another host.
 _CREDENTIALS = frozenset(("authorization", "cookie", "api-key"))
+# Statuses of a host that is busy or temporarily unavailable.
+PASSING = frozenset((408, 429, 500, 502, 503, 504))
+RETRIED_S = 15 * 60.0
+_FIRST_S, _GROWTH, _LONGEST_S, _JITTER = 0.5, 1.5, 60.0, 0.5
+
+Pause = Callable[[float], object]
 _PIECE = 1 << 16  # bytes that one read of a response takes
 
 
@@ -74,8 +82,7 @@ class Client:
     """Sends requests to other hosts through a guard."""
 
     def __init__(self, guard: Guard, timeout_s: float = TIMEOUT_S) -> None:
-        self._guard = guard
-        self._timeout_s = timeout_s
+        self._guard, self._timeout_s = guard, timeout_s
         self._context: ssl.SSLContext | None = None
         self._lock = threading.Lock()
         self._calls: set[_Call] = set()
@@ -97,10 +104,8 @@ class Client:
             moved = "; redirects are not followed, name the address itself" if 300 <= status < 400 else ""
             raise Undelivered(f"answered with status {status}{moved}", kind=Failure.RESPONSE)
 
-    def exchange(
-        self, url: str, headers: Mapping[str, str], body: bytes | None, within_s: float, most_bytes: int, *,
-        method: str = "POST", redirects: int = 0, proxies: bool = False,
-    ) -> Answer:
+    def exchange(self, url: str, headers: Mapping[str, str], body: bytes | None, within_s: float, most_bytes: int, *,
+                 method: str = "POST", redirects: int = 0, proxies: bool = False) -> Answer:
         """Send a request and return the whole response, with any status, within `within_s` seconds.
 
         redirects, proxies: see Sent. Raises Undelivered, also if the response ends early or is longer than `most_bytes`.
@@ -119,10 +124,9 @@ class Client:
             return Answer(answer.status, _headers(answer), bytes(received))
 
     @contextmanager
-    def stream(
-        self, url: str, headers: Mapping[str, str], body: bytes | None, *, method: str = "POST", redirects: int = 0,
-        proxies: bool = False, connect_s: float = TIMEOUT_S, begun: Callable[[Callable[[], None]], None] = lambda abort: None,
-    ) -> Iterator[Incoming]:
+    def stream(self, url: str, headers: Mapping[str, str], body: bytes | None, *, method: str = "POST", redirects: int = 0,
+               proxies: bool = False, connect_s: float = TIMEOUT_S,
+               begun: Callable[[Callable[[], None]], None] = lambda abort: None) -> Iterator[Incoming]:
         """Send a request; the context reads the response, without a time limit after the connection is made.
 
         begun: called before connecting, with a function that ends the call from any thread. Leaving the context closes the
@@ -194,8 +198,7 @@ class Incoming:
     def __init__(self, call: _Call, answer: http.client.HTTPResponse) -> None:
         self.status = answer.status
         self.headers = _headers(answer)
-        self._call = call
-        self._answer = answer
+        self._call, self._answer = call, answer
 
     def read(self, most_bytes: int = _PIECE) -> bytes:
         """Return the next bytes as soon as some arrive; b"" at the end. Raises Undelivered if the response breaks off."""
@@ -255,10 +258,7 @@ class _Call:
     """
 
     def __init__(self, guard: Guard, connect_s: float, silence_s: float | None, tls_context: Any) -> None:
-        self._guard = guard
-        self.connect_s = connect_s
-        self._silence_s = silence_s
-        self._tls_context = tls_context
+        self._guard, self.connect_s, self._silence_s, self._tls_context = guard, connect_s, silence_s, tls_context
         self._socket: socket.socket | None = None
         self.is_aborted = False
 
@@ -314,30 +314,20 @@ class _Request(Request):
         length = {} if sent.body is None else {"Content-Length": str(sent.length)}
         super().__init__(target, sent.body, {**own, **given, **length}, method=sent.method)
         self.call = call
-        proxy = _proxy(target) if sent.uses_proxies else None
-        self.is_by_proxy = proxy is not None
-        if proxy is not None:
-            place, credentials = proxy
+        parts, proxies = urlsplit(target), getproxies() if sent.uses_proxies else {}
+        proxy = proxies.get(parts.scheme) or proxies.get("all") or ""
+        self.is_by_proxy = bool(proxy) and not proxy_bypass(parts.netloc)
+        if self.is_by_proxy:
+            place, credentials = request_target(proxy if "://" in proxy else f"http://{proxy}")
             for name, value in credentials.items():
                 self.add_unredirected_header(f"Proxy-{name}", value)
-            self.set_proxy(place, "http")
-
-
-def _proxy(target: str) -> tuple[str, dict[str, str]] | None:
-    """Return (host and port of the proxy that the environment names for a URL, its credentials); None without a proxy."""
-    parts, proxies = urlsplit(target), getproxies()
-    url = proxies.get(parts.scheme) or proxies.get("all")
-    if not url or proxy_bypass(parts.netloc):
-        return None
-    place, credentials = request_target(url if "://" in url else f"http://{url}")
-    return urlsplit(place).netloc, credentials
+            self.set_proxy(urlsplit(place).netloc, "http")
 
 
 class _Connection(http.client.HTTPConnection):
     def __init__(self, host: str, *, call: _Call, is_by_proxy: bool, **others: Any) -> None:
         super().__init__(host, **others)
-        self._call = call
-        self._is_by_proxy = is_by_proxy
+        self._call, self._is_by_proxy = call, is_by_proxy
 
     def connect(self) -> None:
         self.sock = self._call.connect(self.host, self.port, self._is_by_proxy)
@@ -426,3 +416,30 @@ def request_target(url: str) -> tuple[str, dict[str, str]]:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         credentials = {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
     return f"{parts.scheme}://{place}{quote(parts.path, _KEPT_IN_PATHS) or '/'}{query}", credentials
+
+
+def repeated(call: Callable[[], Answer], is_passing: Callable[[Answer], bool], pause: Pause = time.sleep,
+             clock: Callable[[], float] = time.monotonic) -> Answer:
+    """Return the response of call(), repeating it while it fails or its response is a temporary failure.
+
+    Once a further pause would exceed RETRIED_S, returns the last response or raises the last failure. pause: waits a number of
+    seconds; an exception that it raises ends the repetition. Raises Undelivered, at once if it is final.
+    """
+    began, longest = clock(), _FIRST_S
+    while True:
+        answer, failure = None, None
+        try:
+            answer = call()
+        except Undelivered as undelivered:
+            if undelivered.is_final:
+                raise
+            failure = undelivered
+        if answer is not None and not is_passing(answer):
+            return answer
+        seconds = longest * random.uniform(1 - _JITTER, 1 + _JITTER)
+        if clock() - began + seconds > RETRIED_S:
+            if answer is None:
+                raise failure or AssertionError
+            return answer
+        pause(seconds)
+        longest = min(longest * _GROWTH, _LONGEST_S)

@@ -84,27 +84,21 @@ def parse_networks(text: str) -> tuple[Network, ...]:
     if not text.strip():
         return ()
     named = [part.strip() for part in text.split(",")]
-    spelled = [cidr for part in named for cidr in (ANY_NETWORK if part.lower() == "any" else (part,))]
-    return tuple(_network(cidr) for cidr in spelled)
-
-
-def _network(cidr: str) -> Network:
-    try:
-        return ip_network(cidr)
-    except ValueError:
-        pass
-    try:
-        right = f"host bits are set in `{cidr}`: write {ip_network(cidr, strict=False)}"
-    except ValueError:
-        right = f"`{cidr}` is not a network: write a comma list of networks as 10.0.0.0/8 or fd00::/8, or any"
-    raise ValueError(f"is not a list of networks; {right}")
+    networks: list[Network] = []
+    for cidr in (cidr for part in named for cidr in (ANY_NETWORK if part.lower() == "any" else (part,))):
+        try:
+            networks.append(ip_network(cidr))
+        except ValueError:
+            try:
+                right = f"host bits are set in `{cidr}`: write {ip_network(cidr, strict=False)}"
+            except ValueError:
+                right = f"`{cidr}` is not a network: write a comma list of networks as 10.0.0.0/8 or fd00::/8, or any"
+            raise ValueError(f"is not a list of networks; {right}") from None
+    return tuple(networks)
 
 
 def blocked_kind(address: Address, allowed: Sequence[Network] = ()) -> str | None:
-    """Return why an address is blocked: its kind; None if svcd may call it.
-
-    allowed: networks that svcd may call, of any kind.
-    """
+    """Return why an address is blocked: its kind; None if svcd may call it. allowed: networks that svcd may call, of any kind."""
     if address.version == 6:
         address = IPv6Address(int(address))  # without scope
         if any(address in network for network in _EMBEDDING):

@@ -1,18 +1,29 @@
-"""Uploads a stream to an object store that speaks S3, in parts: requests, role credentials, and error messages.
+"""Uploads a stream to an object store that speaks S3, in parts: requests and their signatures, role credentials, error messages.
 
 Memory: at most `parts_at_once` parts of `part_bytes`, including the part that is being filled. See docs/dumps.md#object-store.
+
+The store keeps the parts of an upload until the upload is completed or aborted. A killed process can do neither, so each upload
+is recorded in the data folder before its first part is sent; the next upload, or the runner after a cancelation, aborts it.
+
+The signature is AWS signature version 4 in the query of a URL, as S3 accepts it: it signs only the header `Host`, and not the
+body. Source: "Authenticating Requests: Using Query Parameters" in the API reference of S3, whose example is a test.
 
 Threads: one thread writes, others send one part each.
 """
 from __future__ import annotations
 
+import hmac
+import json
 import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import quote, urlencode, urlsplit
@@ -20,9 +31,8 @@ from xml.sax.saxutils import escape
 
 from svcd.base.errors import ApiError
 from svcd.remote import Failure, Undelivered
-from svcd.remote.aws_signature import Credentials, signed_url
-from svcd.remote.client import Answer, Client
-from svcd.remote.retries import Pause, repeated
+from svcd.remote.client import Answer, Client, Pause, repeated
+from svcd.remote.guard import Guard, parse_networks
 from svcd.validation.answers import read_answer
 
 STS_URL = "https://sts.amazonaws.com/"
@@ -38,7 +48,42 @@ _SHOWN = 1000  # characters of an answer in an error
 _UPLOAD_ID = re.compile(r"<UploadId>([^<]+)</UploadId>")
 _ERROR = re.compile(r"^\s*(?:<\?xml[^>]*\?>)?\s*<Error\b")
 _ENTITIES = {"&quot;": '"', "&apos;": "'", "&lt;": "<", "&gt;": ">", "&amp;": "&"}
+_RECORD = "snapshot.upload"  # the file that records the upload in progress
+_ALGORITHM, _SERVICE, _END = "AWS4-HMAC-SHA256", "s3", "aws4_request"
+_UNSIGNED = "UNSIGNED-PAYLOAD"
+_UNRESERVED = "-_.~"
 PARAMETERS, REQUEST, SERVER = "invalid_s3_snapshot_parameters", "invalid_s3_snapshot_request", "s3_snapshot_server_error"
+
+
+class Credentials(NamedTuple):
+    """The keys to sign with. session_token: token of an assumed role; None for a permanent key."""
+
+    access_key: str
+    secret_key: str
+    session_token: str | None = None
+
+
+def signed_url(method: str, url: str, query: Mapping[str, str], credentials: Credentials, region: str, expires_s: int,
+               moment: float) -> str:
+    """Return a URL that is valid for `expires_s` seconds from `moment` (seconds since 1970).
+
+    url: without query, its path percent-encoded. query: parameters, not encoded.
+    """
+    date = datetime.fromtimestamp(moment, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    scope = f"{date[:8]}/{region}/{_SERVICE}/{_END}"
+    parameters = {
+        **query, "X-Amz-Algorithm": _ALGORITHM, "X-Amz-Credential": f"{credentials.access_key}/{scope}", "X-Amz-Date": date,
+        "X-Amz-Expires": str(expires_s), "X-Amz-SignedHeaders": "host"}
+    if credentials.session_token is not None:
+        parameters["X-Amz-Security-Token"] = credentials.session_token
+    parts = urlsplit(url)
+    encoded = "&".join(sorted(f"{quote(name, _UNRESERVED)}={quote(value, _UNRESERVED)}" for name, value in parameters.items()))
+    request = "\n".join((method, parts.path or "/", encoded, f"host:{parts.netloc}", "", "host", _UNSIGNED))
+    text = "\n".join((_ALGORITHM, date, scope, sha256(request.encode()).hexdigest()))
+    key = f"AWS4{credentials.secret_key}".encode()
+    for part in scope.split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return f"{url}?{encoded}&X-Amz-Signature={hmac.digest(key, text.encode(), 'sha256').hex()}"
 
 
 @dataclass(frozen=True)
@@ -92,9 +137,7 @@ class StoreClient:
     """Sends requests to an object store. Any thread may call."""
 
     def __init__(self, store: ObjectStore, client: Client, pause: Pause = time.sleep) -> None:
-        self.store = store
-        self._client = client
-        self._pause = pause
+        self.store, self._client, self._pause = store, client, pause
         self._credentials: Credentials | None = None
 
     def begin(self, name: str) -> Upload:
@@ -161,13 +204,11 @@ class StoreClient:
             raise ApiError(SERVER, f"S3 HTTP error: {reason}") from None
 
     def _signer(self) -> Credentials:
-        if self._credentials is None:
-            self._credentials = self._assumed_role() if self.store.role_arn else Credentials(
-                self.store.access_key or "", self.store.secret_key or "")
-        return self._credentials
-
-    def _assumed_role(self) -> Credentials:
-        """Get credentials of the role; reads the token each time, because other software replaces it from time to time."""
+        """Return the credentials. Those of a role are asked for once, with the token that other software writes into a file."""
+        if self._credentials is None and not self.store.role_arn:
+            self._credentials = Credentials(self.store.access_key or "", self.store.secret_key or "")
+        if self._credentials is not None:
+            return self._credentials
         try:
             token = Path(self.store.token_file or "").read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
@@ -188,17 +229,17 @@ class StoreClient:
         if answer.status >= 300:
             raise ApiError("internal", f"STS request failed with status {answer.status}: {_shown(answer.body)}")
         try:
-            return read_answer(answer.body, _credentials)
+            self._credentials = read_answer(answer.body, _credentials)
         except ValueError as fault:
             raise ApiError("internal", f"Failed to deserialize STS response: {fault}") from None
+        return self._credentials
 
 
 class ObjectWriter:
     """A file-like object; finish() makes its content an object of the store. One thread uses it."""
 
     def __init__(self, client: StoreClient, upload: Upload) -> None:
-        self._client = client
-        self._upload = upload
+        self._client, self._upload = client, upload
         self._part_bytes = client.store.part_bytes
         self._part = bytearray()
         self._sending: deque[Future[str]] = deque()
@@ -267,3 +308,48 @@ def _shown(body: bytes) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
+# The upload of a snapshot
+
+
+@contextmanager
+def uploaded(request: Mapping[str, Any]) -> Iterator[ObjectWriter]:
+    """Give a file-like object, whose content becomes an object of the store when the block ends. An exception aborts the upload.
+
+    request: of an archive, see svcd.tasks.global_tasks. Raises ApiError.
+    """
+    client, record = _client_of(request), Path(request["folder"]) / _RECORD
+    _abort_recorded(client, record)
+    upload = client.begin(request["name"])
+    record.write_text(json.dumps(upload))
+    writer = ObjectWriter(client, upload)
+    try:
+        yield writer
+        writer.finish()
+    except BaseException:
+        writer.close()
+        _abort_recorded(client, record)
+        raise
+    writer.close()
+    record.unlink()
+
+
+def abort_upload(request: Mapping[str, Any]) -> None:
+    """Have the store delete the parts that a killed process sent, if the store can be reached."""
+    _abort_recorded(_client_of(request), Path(request["folder"]) / _RECORD)
+
+
+def _abort_recorded(client: StoreClient, record: Path) -> None:
+    try:
+        upload = Upload(*json.loads(record.read_text()))
+    except FileNotFoundError:
+        return
+    except (ValueError, TypeError):  # a power cut left half of the record
+        record.unlink()
+        return
+    if client.abort(upload):
+        record.unlink()
+
+
+def _client_of(request: Mapping[str, Any]) -> StoreClient:
+    guard = Guard(parse_networks(",".join(request["networks"])))
+    return StoreClient(ObjectStore(**request["store"]), Client(guard, SILENCE_S))

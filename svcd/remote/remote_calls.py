@@ -1,6 +1,7 @@
 """Requests to the other instances of a network: several at once, each tried up to four times, all within one deadline.
 
-Failures become errors of the interface, with the codes and messages that clients of a network know (docs/network.md#failures).
+Failures become errors of the interface (docs/network.md#failures). Clients read their messages, and the reference engine sends
+the same ones, to the letter.
 svcd sends both names of a header (Svc-..., Meili-...), so that instances of the reference engine can be remotes.
 
 Threads: each call has its own thread, which ends with the call; they share only the pending result.
@@ -15,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from svcd.base.errors import ApiError
-from svcd.base.json_text import dumps
-from svcd.remote import Undelivered, remote_errors
-from svcd.validation.answers import read_answer
+from svcd.base.json_text import dumps, loads
+from svcd.remote import Failure, Undelivered
+from svcd.validation.answers import read_answer, shortened
 
 if TYPE_CHECKING:
     from svcd.instance.network import Network
@@ -43,6 +44,18 @@ _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]+")
 _IN_URLS = re.compile(r"[!#-;=?-\[\]_a-z~]*")
 
 _free = threading.BoundedSemaphore(MOST_CALLS)
+
+_SAME_VERSION = "\n  - hint: check that the remote instance is a Svc instance running the same version"
+_KEY_HINT = ("could not authenticate against the remote host\n  - hint: check that the remote instance was registered with a "
+             "valid API key having the `search` action")
+_REQUEST_HINTS = ("\n  - hint: check that the remote instance has the correct index configuration for that request"
+                  "\n  - hint: check that the `network` experimental feature is enabled on the remote instance")
+_MOST_FREQUENT = "error sending request"
+_NOT_SENT = {  # kind of failure -> message, if it is not the most frequent one
+    Failure.URL: "builder error",
+    Failure.FORBIDDEN_ADDRESS: "Rejected IP",
+    Failure.REDIRECTS: "error following redirect",
+}
 
 
 def branded(header: str, value: str) -> dict[str, str]:
@@ -92,7 +105,7 @@ class Pending(Generic[T]):
         """
         # The call itself ends at the deadline, but a resolver or an unresponsive connection may hold it longer.
         if not self._ended.wait(max(0.0, self._deadline - self._clock())):
-            raise remote_errors.late()
+            raise _late()
         if self._error is not None:
             raise self._error
         return self._values[0]
@@ -142,14 +155,14 @@ class RemoteCalls:
                 _free.release()
                 is_started = False
         if not is_started:
-            pending.fail(remote_errors.not_sent())
+            pending.fail(_not_sent())
         return pending
 
     def _run(self, exchange: Exchange, read: Callable[[Any], T], pending: Pending[T]) -> None:
         """The main function of the thread of a call."""
         try:
-            if self._slots is not None and not self._slots.acquire(timeout=max(0.0, self._left_s())):
-                raise remote_errors.late()
+            if self._slots is not None and not self._slots.acquire(timeout=max(0.0, self._deadline - self._clock())):
+                raise _late()
             try:
                 pending.end(self._tried(exchange, read))
             finally:
@@ -165,42 +178,97 @@ class RemoteCalls:
 
     def _tried(self, exchange: Exchange, read: Callable[[Any], T]) -> T:
         """Return the first result of several tries, without pauses, because a client waits. Raises the error of the last try."""
-        error = remote_errors.late()
+        error = _late()
         for _ in range(TRIES):
-            left_s = self._left_s()
+            left_s = self._deadline - self._clock()
             if left_s <= 0:
-                raise remote_errors.late()
+                raise _late()
             try:
                 answer = exchange(left_s)
             except Undelivered as failure:
-                error = remote_errors.error_of_failure(failure)
+                error = _error_of_failure(failure)
                 if failure.is_final:
                     break
                 continue
             if answer.status >= 400:
-                error = remote_errors.error_of_status(answer.status, remote_errors.quoted_reply(answer.body))
+                error = _error_of_status(answer.status, _quoted_reply(answer.body))
                 if answer.status < 500:
                     break
                 continue
             try:
                 return read_answer(answer.body, read)
             except ValueError:
-                error = remote_errors.unreadable(remote_errors.quoted_reply(answer.body))
+                error = _unreadable(_quoted_reply(answer.body))
         raise error
-
-    def _left_s(self) -> float:
-        return self._deadline - self._clock()
-
 
 def _address(url: str, path: str) -> str:
     """Return the URL to call: scheme, host and port of the remote, and a path. Raises invalid_network_url."""
+    fault = None
     if not _IN_URLS.fullmatch(url):
-        raise _invalid_url("invalid uri character")
-    if not _ORIGIN.match(url):
-        raise _invalid_url("invalid format" if re.search(r"[/?#]", url) else "scheme missing")
+        fault = "invalid uri character"
+    elif not _ORIGIN.match(url):
+        fault = "invalid format" if re.search(r"[/?#]", url) else "scheme missing"
+    if fault is not None:
+        raise ApiError("invalid_network_url", f"Invalid remote url: {fault}")
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
 
-def _invalid_url(reason: str) -> ApiError:
-    return ApiError("invalid_network_url", f"Invalid remote url: {reason}")
+def missing_in_hit(path: str) -> ApiError:
+    """The error for a remote whose hit lacks a member. path: such as `._federation`."""
+    return ApiError("remote_bad_response", f"remote hit does not contain `{path}`{_SAME_VERSION}")
+
+
+def unexpected_in_hit(path: str, expected: str, value: Any) -> ApiError:
+    """The error for a remote whose hit has a member of a wrong type. expected: such as `map`."""
+    return ApiError("remote_bad_response", f"remote hit contains an unexpected value at path `{path}`: expected {expected}, "
+                                           f"received `{shortened(dumps(value))}`{_SAME_VERSION}")
+
+
+def unreadable_scores(reason: str) -> ApiError:
+    """The error for a remote whose hit has weighted score values that cannot be compared."""
+    return ApiError("remote_bad_response", f"could not parse weighted score values in the remote hit: {reason}")
+
+
+def _late() -> ApiError:
+    return ApiError("remote_timeout", "remote host did not answer before the deadline")
+
+
+def _unreadable(reply: str) -> ApiError:
+    """The error for a response of unexpected form. reply: from _quoted_reply()."""
+    return ApiError("remote_bad_response", "could not parse response from the remote host as a federated search "
+                                           f"response{reply}{_SAME_VERSION}")
+
+
+def _error_of_status(status: int, reply: str) -> ApiError:
+    """The error for a status of 400 or more. reply: from _quoted_reply()."""
+    if status in (401, 403):
+        return ApiError("remote_invalid_api_key", _KEY_HINT)
+    if status < 500:
+        return ApiError("remote_bad_request", f"remote host responded with code {status}{reply}{_REQUEST_HINTS}")
+    return ApiError("remote_remote_error", f"remote host responded with code {status}{reply}")
+
+
+def _not_sent(reason: str = _MOST_FREQUENT) -> ApiError:
+    """The error for a remote that svcd could not connect to, or may not call."""
+    return ApiError("remote_could_not_send_request", reason)
+
+
+def _error_of_failure(failure: Undelivered) -> ApiError:
+    """The error for a request without a response."""
+    if failure.kind is Failure.TIMEOUT:
+        return _late()
+    if failure.kind is Failure.RESPONSE:
+        return _unreadable(f":\n  - additionally, could not retrieve response from remote: {failure}")
+    return _not_sent(_NOT_SENT.get(failure.kind, _MOST_FREQUENT))
+
+
+def _quoted_reply(body: bytes) -> str:
+    """Return a response body as error messages quote it."""
+    if not body:
+        return ""
+    try:
+        text = dumps(loads(body))
+    except ValueError:
+        text = body.decode(errors="replace")
+    return f":\n  - response from remote: {shortened(text)}"

@@ -47,15 +47,10 @@ class Reranker:
     Tests replace clock (returns seconds), wait (takes seconds) and randomness (returns 0 to 1).
     """
 
-    def __init__(
-        self, key: str, exchange: Exchange, url: str = DEFAULT_URL, *, clock: Callable[[], float] = time.monotonic,
-        wait: Callable[[float], None] = time.sleep, randomness: Callable[[], float] = random.random,
-    ) -> None:
-        self._key = key
-        self._exchange = exchange
-        self._url = url
-        self._clock = clock
-        self._wait = wait
+    def __init__(self, key: str, exchange: Exchange, url: str = DEFAULT_URL, *, clock: Callable[[], float] = time.monotonic,
+                 wait: Callable[[float], None] = time.sleep, randomness: Callable[[], float] = random.random) -> None:
+        self._key, self._exchange, self._url = key, exchange, url
+        self._clock, self._wait = clock, wait
         self._random = randomness
 
     def order(self, query: str, documents: Sequence[str], within_s: float) -> list[int] | None:

@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from svcd.base import logs, quantities
 from svcd.instance.webhooks import NoticeRemoved, Outbox, Webhooks
 from svcd.remote import Undelivered
+
+if TYPE_CHECKING:
+    from svcd.remote.client import Client
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 300.0
@@ -31,26 +34,13 @@ STOP_S = 1.0
 NDJSON = "application/x-ndjson"
 
 
-class Sender(Protocol):
-    """The part of svcd.remote.client.Client that delivery uses."""
-
-    def post(self, url: str, headers: Mapping[str, str], body: Iterable[bytes], length: int) -> None:
-        """Send a request. Raises Undelivered."""
-
-    def abort(self) -> None:
-        """End requests in progress; they raise Undelivered."""
-
-
 class WebhookDelivery:
     """Delivers the notices of one webhook, one per step(). now: returns the present moment."""
 
-    def __init__(self, webhook_uuid: str, webhooks: Webhooks, outbox: Outbox, sender: Sender,
+    def __init__(self, webhook_uuid: str, webhooks: Webhooks, outbox: Outbox, sender: Client,
                  now: Callable[[], int] = quantities.now) -> None:
         self._uuid = webhook_uuid
-        self._webhooks = webhooks
-        self._outbox = outbox
-        self._sender = sender
-        self._now = now
+        self._webhooks, self._outbox, self._sender, self._now = webhooks, outbox, sender, now
         self._failing_since: int | None = None
 
     def step(self) -> float | None:
@@ -103,14 +93,11 @@ class _DeliveryThread:
 class WebhookNotifier:
     """Starts and ends delivery threads. make_sender: called once, at the first delivery; on_bug: takes unexpected errors."""
 
-    def __init__(self, webhooks: Webhooks, outbox: Outbox, make_sender: Callable[[], Sender],
+    def __init__(self, webhooks: Webhooks, outbox: Outbox, make_sender: Callable[[], Client],
                  on_bug: Callable[[BaseException], None] = lambda bug: None) -> None:
         self.may_deliver: Callable[[], bool] = lambda: True  # False on a node of a cluster that does not lead it
-        self._webhooks = webhooks
-        self._outbox = outbox
-        self._make_sender = make_sender
-        self._on_bug = on_bug
-        self._sender: Sender | None = None
+        self._webhooks, self._outbox, self._make_sender, self._on_bug = webhooks, outbox, make_sender, on_bug
+        self._sender: Client | None = None
         self._changed = threading.Condition()
         self._deliveries: dict[str, _DeliveryThread] = {}
         self._is_stopping = False

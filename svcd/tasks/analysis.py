@@ -1,7 +1,7 @@
 """Analysis of documents: extracts the words and values that an index stores.
 
-Analysis works in this process, AnalysisProcess in a separate process (svcd.tasks.analysis_process). Analysis takes about as long
-as writing, so a large batch runs both in parallel. See docs/tasks-and-batches.md#analysis-process.
+Analysis works in this process, AnalysisProcess in a separate process, which runs main(). Analysis takes about as long as writing,
+so a large batch runs both in parallel. See docs/tasks-and-batches.md#analysis-process.
 
     -> settings as JSON, then portions: lists of documents as JSON texts
     <- for each portion: its EncodedDocuments
@@ -12,27 +12,30 @@ the portion itself and raises the same error there.
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import marshal
 import os
 import select
+import signal
 import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from svcd.base import json_text
+from svcd.base.machine import end_with_parent
 from svcd.index.encoded_document import (
-    AttributeValues, AttributeWords, EncodedDocuments, EncodedPortion, Values, attribute_values, attribute_words, encoded_values,
-)
+    AttributeValues, AttributeWords, EncodedDocuments, EncodedPortion, Values, attribute_values, attribute_words, encoded_values)
 from svcd.schema.attributes import RESERVED
 from svcd.schema.documents import searchable_values, terms_by_attribute, terms_of_values
 from svcd.schema.field_values import FieldValues, field_values, kept_fields, values_of_member
 from svcd.schema.index_settings import IndexSettings
 from svcd.text.term_positions import TermPositionBuilder, term_position_builder
 
-_MODULE = "svcd.tasks.analysis_process"
+_MODULE = "svcd.tasks.analysis"
 _LENGTH = struct.Struct("<Q")
 _PIPE_BYTES = 1 << 20  # two answers, and the most that Linux allows any user
 
@@ -123,9 +126,7 @@ class _Member:
     """Encodes the values of one member name, and caches short values. builder: None unless the member is searchable."""
 
     def __init__(self, name: str, builder: TermPositionBuilder | None, locales: Sequence[str] | None, is_kept: bool) -> None:
-        self._builder = builder
-        self._locales = locales
-        self._is_kept = is_kept
+        self._builder, self._locales, self._is_kept = builder, locales, is_kept
         self._is_reserved = name in RESERVED
         self._known: dict[Any, _EncodedMember] = {}
 
@@ -198,7 +199,7 @@ class AnalysisProcess:
         return not self._unsent
 
     def _send(self, message: Any) -> None:
-        self._unsent += packed_message(message)
+        self._unsent += _packed(message)
         self._send_what_fits()
 
     def _send_what_fits(self) -> None:
@@ -213,7 +214,7 @@ class AnalysisProcess:
     def receive(self) -> EncodedDocuments:
         """Return the analysis of the oldest portion that was sent and not received yet. Raises AnalysisProcessDied."""
         try:
-            answer: EncodedDocuments = read_message(self._read)
+            answer: EncodedDocuments = _unpacked(self._read)
         except EOFError:
             raise AnalysisProcessDied from None
         return answer
@@ -235,13 +236,13 @@ class AnalysisProcess:
         self._process.wait()
 
 
-def packed_message(message: Any) -> bytes:
+def _packed(message: Any) -> bytes:
     """Return the message that carries a value of the basic types."""
     content = marshal.dumps(message)
     return _LENGTH.pack(len(content)) + content
 
 
-def read_message(read: Callable[[int], bytes]) -> Any:
+def _unpacked(read: Callable[[int], bytes]) -> Any:
     """Read the next value. read: as os.read() without the descriptor. Raises EOFError when the input ends within a value."""
     (size,) = _LENGTH.unpack(_exactly(read, _LENGTH.size))
     return marshal.loads(_exactly(read, size))
@@ -254,3 +255,25 @@ def _exactly(read: Callable[[int], bytes], size: int) -> bytes:
             raise EOFError
         content += more
     return content
+
+
+def main(parent: int) -> None:
+    """Serve until the input ends. parent: pid of the indexing process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent(parent)
+    gc.disable()  # parsed documents hold no reference cycles
+    read = partial(os.read, sys.stdin.fileno())
+    try:
+        analysis = Analysis(IndexSettings.of(json.loads(_unpacked(read))))
+        while True:
+            sys.stdout.buffer.write(_packed(analysis.encoded_texts(_unpacked(read))))
+            sys.stdout.buffer.flush()
+    except EOFError:
+        pass
+
+
+if __name__ == "__main__":
+    try:
+        main(int(sys.argv[1]))
+    except BrokenPipeError:  # the indexing process no longer reads the answers
+        os._exit(0)

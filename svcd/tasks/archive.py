@@ -74,8 +74,7 @@ class _Archive:
 
     def __init__(self, tar: tarfile.TarFile, folder: Path) -> None:
         """folder: for temporary files of lists, because tar needs the size of an entry before its content."""
-        self._tar = tar
-        self._folder = folder
+        self._tar, self._folder = tar, folder
         self._now = quantities.now() // quantities.SECOND
 
     def add_folder(self, name: str) -> None:
@@ -125,7 +124,7 @@ def _opened_archive(request: Mapping[str, Any], partial: Path) -> Iterator[_Arch
     level, folder, is_upload = _LEVEL, partial.parent, bool(request.get("store"))
     with ExitStack() as stack:
         if is_upload:
-            from svcd.tasks.uploads import uploaded  # imported late: it loads the HTTP client
+            from svcd.remote.object_store import uploaded  # imported late: it loads the HTTP client
 
             level, folder = request["store"]["level"], Path(request["folder"])
             file = stack.enter_context(uploaded(request))
@@ -311,29 +310,21 @@ def _write_snapshot(request: Mapping[str, Any], opened: _OpenArchive, progress: 
             copy_file(data_folder.index_path(row.uuid), copy)
             archive.add_file(f"indexes/{row.uuid}.sqlite", copy)
         progress("snapshot the index scheduler", 0, 1)
-        _add_instance(archive, folder, copy, request["taskUids"], progress)
+        # instance.sqlite without the snapshot's own tasks, and the payloads of the tasks that it holds as enqueued.
+        own, added, missing, is_whole = json.dumps(list(request["taskUids"])), set[str](), set[int](), False
+        while not is_whole:
+            copy_file(folder / "instance.sqlite", copy)
+            with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+                connection.execute("PRAGMA journal_mode = DELETE")  # a single file without log
+                connection.execute("DELETE FROM tasks WHERE uid IN (SELECT value FROM json_each(?))", (own,))
+                payloads = waiting_payloads(connection)
+            progress("snapshot the update files", 0, len(payloads))
+            missing = _add_payloads(archive, folder, added, "payloads/{payload}", payloads, missing)
+            is_whole = not missing
+        archive.add_file("instance.sqlite", copy)
         copy.unlink()
         progress("create the tarball", 0, 1)
 
 
-def _add_instance(archive: _Archive, folder: Path, copy: Path, own: Iterable[int], progress: Progress) -> None:
-    """Add instance.sqlite without the snapshot's own tasks, and the payloads of the tasks that it holds as enqueued."""
-    added: set[str] = set()
-    missing: set[int] = set()
-    while True:
-        copy_file(folder / "instance.sqlite", copy)
-        with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
-            connection.execute("PRAGMA journal_mode = DELETE")  # a single file without log
-            connection.execute("DELETE FROM tasks WHERE uid IN (SELECT value FROM json_each(?))",
-                               (json.dumps(list(own)),))
-            payloads = waiting_payloads(connection)
-        progress("snapshot the update files", 0, len(payloads))
-        missing = _add_payloads(archive, folder, added, "payloads/{payload}", payloads, missing)
-        if not missing:
-            break
-    archive.add_file("instance.sqlite", copy)
-
-
 _WRITERS: Mapping[str, Callable[[Mapping[str, Any], _OpenArchive, Progress], None]] = {
-    "dump": _write_dump, "snapshot": _write_snapshot,
-}
+    "dump": _write_dump, "snapshot": _write_snapshot}

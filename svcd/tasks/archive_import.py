@@ -35,8 +35,7 @@ from svcd.tasks import batching, dump_lines, old_dumps
 from svcd.tasks.archive import VERSION
 from svcd.tasks.indexing_client import IndexingProcess, IndexingProcessCrashed, IndexingProcessDied, MemoryBudget
 from svcd.tasks.unpacking import (
-    MALFORMED, ArchiveRefused, as_refusal, describe, is_fault_of_archive, new_data_folder, quoted_value, unpack,
-)
+    MALFORMED, ArchiveRefused, as_refusal, describe, is_fault_of_archive, new_data_folder, quoted_value, unpack)
 from svcd.validation import checked_index_uid, decode_body
 
 T = TypeVar("T")

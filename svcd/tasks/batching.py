@@ -230,8 +230,7 @@ def plan_for_index(tasks: Iterable[Task], index: IndexState, limits: Limits) -> 
     draft = _Draft(index, limits, [first], _FIRST[kind], first.payload_bytes, _key_of(first),
                    kind != ADD or _key_of(first) is not None, may_create(first))
     for task in upcoming:
-        stop = draft.reason_to_stop(task)
-        if stop:
+        if stop := next((reason for check in _CHECKS if (reason := check(draft, task))), None):
             return Plan(draft.tasks, draft.shape, stop)
         draft = draft.joined(task)
         if draft.shape == INDEX_DELETION:
@@ -251,10 +250,6 @@ class _Draft:
     key: str | None
     key_is_settled: bool
     may_create: bool
-
-    def reason_to_stop(self, task: Task) -> str | None:
-        """Return why the batch ends before a task; None when the task joins."""
-        return next((reason for check in _CHECKS if (reason := check(self, task))), None)
 
     def joined(self, task: Task) -> _Draft:
         """Return the batch with one more task."""

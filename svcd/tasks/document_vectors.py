@@ -1,23 +1,27 @@
-"""Decides which vectors the documents of a batch get: vectors given by users, and vectors made anew for changed inputs.
+"""Decides which vectors documents get: vectors given by users, and vectors made anew for changed inputs or changed settings.
 
-See docs/vectors.md#when-embedders-run.
+A change of settings adds and removes embedders, and makes only the vectors again that it affects, never vectors given by users.
+See docs/vectors.md#when-embedders-run and #changes-of-settings.
 """
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
+from svcd.base import json_text, logs
 from svcd.base.errors import ApiError
 from svcd.index.kept_embeddings import KeptEmbeddings
 from svcd.index.vector_writer import StoredVectors
-from svcd.index.writer import IndexWriter
-from svcd.schema.document_vectors import MEMBER, GivenVectors
+from svcd.index.writer import IndexWriter, StoredDocument
+from svcd.schema.document_vectors import MEMBER, GivenVectors, checked_vectors, shown_entry
+from svcd.schema.embedder_settings import indexing_fragments, indexing_part
 from svcd.schema.index_settings import IndexSettings
-from svcd.tasks.embedding import CODE, Inputs, Report, Source
+from svcd.tasks.embedding import CODE, EMBEDDING, IDENTITY, USER_PROVIDED, Inputs, Report, Source
 from svcd.validation.messages import is_near
 
 Document = Mapping[str, Any]
@@ -31,6 +35,9 @@ _FIELD_HINT = "\n- Hint: try replacing `{name}` by `_vectors` in {count} documen
 _NAME_HINT = "\n- Hint: try replacing `_vectors.{name}` by `_vectors.{embedder}` in {count} document(s)."
 _OPT_OUT_HINT = "\n- Hint: opt-out for a document with `_vectors.{embedder}: null`"
 _MOST_HINTS = 2
+_PORTION = 500  # documents read together
+# A change of one of these members of an embedder makes all its vectors stale.
+_FULL = tuple(member for member in IDENTITY if member not in ("url", "dimensions"))
 
 
 @dataclass
@@ -63,9 +70,7 @@ class EmbeddingFailure(Exception):
 
     def __init__(self, embedder: str, reason: str, is_missing: bool = False) -> None:
         super().__init__(reason)
-        self.embedder = embedder
-        self.reason = reason
-        self.is_missing = is_missing
+        self.embedder, self.reason, self.is_missing = embedder, reason, is_missing
 
     def as_error(self, fields: Mapping[str, int], names: Mapping[str, int]) -> ApiError:
         """Return the error of the task.
@@ -95,8 +100,7 @@ class Generations:
     """Gathers the inputs of an embedder for documents that are written together, then embeds them."""
 
     def __init__(self, source: Source, kept: KeptEmbeddings) -> None:
-        self._source = source
-        self._kept = kept
+        self._source, self._kept = source, kept
         self._wanted: list[_Generation] = []
 
     def add(self, docid: int, document_id: str, inputs: Inputs, known: Inputs | None, stored: StoredVectors | None) -> None:
@@ -136,13 +140,15 @@ class Generations:
         for (each, number), vector in zip(missing, vectors):
             if vector is not None:
                 each.kept[number] = vector
-        return {each.docid: self._entry(each.kept) for each in wanted}
-
-    def _entry(self, vectors: Mapping[int | None, array[float]]) -> StoredVectors | None:
-        if None in vectors:
-            return StoredVectors([vectors[None]])
-        numbers = sorted(number for number in vectors if number is not None)
-        return StoredVectors([vectors[number] for number in numbers], fragments=bytes(numbers)) if numbers else None
+        entries: dict[int, StoredVectors | None] = {}
+        for each in wanted:
+            numbers = sorted(number for number in each.kept if number is not None)
+            if None in each.kept:
+                entries[each.docid] = StoredVectors([each.kept[None]])
+            else:
+                of_fragments = StoredVectors([each.kept[number] for number in numbers], fragments=bytes(numbers))
+                entries[each.docid] = of_fragments if numbers else None
+        return entries
 
 
 class DocumentVectors:
@@ -214,3 +220,157 @@ class DocumentVectors:
             if held is not None and held.is_user_provided and not is_asked and known == inputs:
                 return
         generations.add(document.docid, document.document_id, inputs, known, held)
+
+
+@dataclass
+class _EmbedderChange:
+    """A new or changed embedder. before: None for a new embedder, and when all its vectors are stale."""
+
+    source: Source
+    before: Source | None
+    is_new: bool
+
+
+class EmbedderChanges:
+    """Updates the vectors of an index to its new settings."""
+
+    def __init__(self, writer: IndexWriter, index_uid: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """before, after: stored settings; the writer already has the new ones."""
+        self._writer, self._index_uid = writer, index_uid
+        self._kept = KeptEmbeddings(writer.path)
+        self._before, self._after = IndexSettings.of(before), IndexSettings.of(after)
+        self._finished = 0
+
+    def apply(self, progress: Callable[[str, int, int], None]) -> None:
+        """Update the vectors. Raises ApiError."""
+        for name in list(self._writer.vectors.embedders):
+            if name not in self._after.embedders:
+                self._return_to_documents(name)
+                self._writer.vectors.remove_embedder(name)
+        changes = list(self._changes())
+        if changes:
+            self._embed(changes, progress)
+        vectors = self._writer.vectors
+        for name, settings in self._after.embedders.items():
+            if settings.get("binaryQuantized") and not vectors.embedders[name].is_quantized:
+                vectors.quantize(name)
+        vectors.flush()
+        for name, documents in vectors.outdated().items():
+            logs.warn("given vectors do not match the dimensions of the embedder and are not searched", index=self._index_uid,
+                      embedder=name, dimensions=vectors.embedders[name].dimensions, documents=documents)
+
+    # Removed embedders
+
+    def _return_to_documents(self, name: str) -> None:
+        """Put the vectors that users gave for an embedder back into `_vectors` of the documents."""
+        for part in self._writer.vectors.portions(name):
+            given = {docid: stored for docid, stored in part if stored.is_user_provided}
+            if given:
+                self._writer.register([MEMBER])
+            documents = []
+            for stored in self._writer.stored(self._writer.document_ids(list(given))).values():
+                document, entry = json_text.loads(stored.json), given[stored.docid]
+                others = document.get(MEMBER, {})
+                documents.append((stored, {**document, MEMBER: {**others, name: shown_entry(entry.vectors, entry.regenerate)}}))
+            self._write_texts(documents)
+
+    def _write_texts(self, documents: Sequence[tuple[StoredDocument, Mapping[str, Any]]]) -> None:
+        numbers = self._writer.field_numbers
+        self._writer.write_texts([
+            (stored, json_text.dumps({name: document[name] for name in sorted(document, key=numbers.__getitem__)}))
+            for stored, document in documents])
+
+    # New and changed embedders
+
+    def _changes(self) -> Iterator[_EmbedderChange]:
+        vectors = self._writer.vectors
+        for name, settings in self._after.embedders.items():
+            fragments = sorted(indexing_fragments(settings))
+            known = vectors.embedders.get(name)
+            old = self._before.embedders.get(name)
+            if known is None or old is None:
+                dimensions = Source(name, settings, self._after).dimensions(self._kept)
+                vectors.add_embedder(name, dimensions, bool(settings.get("binaryQuantized")), fragments)
+                yield _EmbedderChange(self._source(name), None, True)
+                continue
+            before = Source(name, old, self._before, known)
+            old_part, part = indexing_part(old), indexing_part(settings)
+            is_full = (any(old_part.get(member) != part.get(member) for member in _FULL)
+                       or part["source"] not in ("openAi", USER_PROVIDED) and old_part.get("url") != part.get("url")
+                       or bool(indexing_fragments(old)) != bool(indexing_fragments(settings)))
+            dimensions = known.dimensions
+            # dimensions() also checks that the parts of a composite embedder agree.
+            if is_full or old_part.get("dimensions") != part.get("dimensions") or (
+                    settings["source"] == "composite" and old != settings):
+                dimensions = Source(name, settings, self._after).dimensions(self._kept)
+            if dimensions != known.dimensions:
+                is_full = True
+                vectors.resize(name, dimensions, partial(is_lasting, self._source(name)))
+            vectors.change_fragments(name, fragments)
+            if is_full or self._has_other_inputs(old, settings):
+                yield _EmbedderChange(self._source(name), None if is_full else before, False)
+
+    def _source(self, name: str) -> Source:
+        return Source(name, self._after.embedders[name], self._after, self._writer.vectors.embedders[name])
+
+    def _has_other_inputs(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+        """Return whether the inputs of some document may differ."""
+        if new["source"] == USER_PROVIDED:
+            return False
+        if indexing_fragments(new):
+            return indexing_fragments(old) != indexing_fragments(new)
+        return (indexing_part(old).get("documentTemplate") != indexing_part(new).get("documentTemplate")
+                or self._before.resolved["searchableAttributes"] != self._after.resolved["searchableAttributes"])
+
+    # Documents
+
+    def _embed(self, changes: Sequence[_EmbedderChange], progress: Callable[[str, int, int], None]) -> None:
+        """Embed all documents for the changed embedders. Raises ApiError."""
+        total, last = self._writer.number_of_documents, -1
+        progress(EMBEDDING, 0, total)
+        while part := self._writer.all_stored(last, _PORTION):
+            documents = [(stored, json_text.loads(stored.json)) for stored in part]
+            entries: dict[int, dict[str, StoredVectors | None]] = {}
+            moved: dict[int, dict[str, Any]] = {}
+            for change in changes:
+                for docid, entry in self._entries(change, documents, moved).items():
+                    entries.setdefault(docid, {})[change.source.name] = entry
+            self._writer.write_vectors(entries)
+            self._write_texts([(stored, moved[stored.docid]) for stored, _ in documents if stored.docid in moved])
+            last, self._finished = part[-1].docid, self._finished + len(part)
+            progress(EMBEDDING, self._finished, total)
+
+    def _entries(self, change: _EmbedderChange, documents: Sequence[tuple[StoredDocument, dict[str, Any]]],
+                 moved: dict[int, dict[str, Any]]) -> dict[int, StoredVectors | None]:
+        """Return the changes of the vectors of an embedder, by docid. moved: filled with documents that lose their `_vectors`."""
+        source, entries = change.source, dict[int, "StoredVectors | None"]()
+        generations = Generations(source, self._kept)
+        left = {each.docid: (each, document) for each, document in documents}
+        for stored in self._writer.vectors.stored_parts(source.name, list(left)):
+            for docid, held in stored.items():
+                each, document = left.pop(docid)
+                if not is_lasting(source, held):
+                    self._generate(change, generations, each, document, held)
+        for each, document in left.values():
+            others = document.get(MEMBER, {}) if change.is_new else {}
+            if source.name in others:
+                document = moved.get(each.docid, document)
+                rest = {name: entry for name, entry in document[MEMBER].items() if name != source.name}
+                document = {name: rest if name == MEMBER else value for name, value in document.items() if name != MEMBER or rest}
+                moved[each.docid] = document
+                dimensions = self._writer.vectors.embedders[source.name].dimensions
+                given = checked_vectors(each.document_id, source.name, others[source.name], dimensions, may_be_outdated=True)
+                entry = StoredVectors(given.vectors or (), given.vectors is not None, given.regenerate)
+                if is_lasting(source, entry) or entry.is_user_provided and not entry.is_outdated(dimensions):
+                    entries[each.docid] = entry
+                    continue
+            self._generate(change, generations, each, document, None)
+        try:
+            return entries | generations.made()
+        except EmbeddingFailure as failure:
+            raise failure.as_error(self._writer.field_distribution(), {}) from None
+
+    def _generate(self, change: _EmbedderChange, generations: Generations, stored: StoredDocument, document: Mapping[str, Any],
+                  held: StoredVectors | None) -> None:
+        known = change.before.known_inputs(stored.document_id, document) if change.before else None
+        generations.add(stored.docid, stored.document_id, change.source.inputs(stored.document_id, document), known, held)

@@ -1,7 +1,7 @@
 """Writes the documents of one batch: merges changes in the order of the tasks, assigns docids, writes in portions.
 
 The writer gathers the newest state of each document until a portion is full, so a document that a batch changes ten times is
-analyzed once.
+analyzed once. docs/filters-and-facets.md says when an index keeps the locations of documents, `_geo` and `_geojson`.
 """
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from typing import Any, NamedTuple
 from svcd.base import json_text
 from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
+from svcd.geo.geojson import read_geojson
 from svcd.index.encoded_document import EncodedDocuments
+from svcd.index.geo_writer import StoredShape
 from svcd.index.vector_writer import StoredVectors
-from svcd.index.writer import DocumentChange, IndexWriter, StoredDocument
+from svcd.index.writer import NO_LOCATION, DocumentChange, DocumentLocation, IndexWriter, StoredDocument
 from svcd.schema.document_vectors import MEMBER as _VECTORS
 from svcd.schema.document_vectors import GivenVectors, split_vectors
 from svcd.schema.documents import attribute_names
-from svcd.schema.field_values import FieldValues
+from svcd.schema.field_values import FieldValues, validate_geo
 from svcd.schema.index_settings import IndexSettings
 from svcd.tasks.analysis import Analysis, AnalysisProcess, AnalysisProcessDied, DocumentText
 from svcd.tasks.document_vectors import ChangedDocument, DocumentVectors, EmbeddingFailure, VectorChanges
-from svcd.tasks.locations import GeoExtraction
 from svcd.tasks.payloads import IndexingFailure
 
 Document = dict[str, Any]
@@ -35,6 +36,9 @@ _WRITTEN_AT_ONCE = 250  # documents whose terms and values are in memory togethe
 # Bytes of text per portion for the analysis process, which analyzes one portion while this process parses the next.
 _SENT_AT_ONCE = 256 << 10
 _MOST_ORDERS = 1000
+_GEO, _GEOJSON = "_geo", "_geojson"
+_PORTION = 500  # documents whose locations are read together
+_MAX_LOCATIONS = 10_000  # locations written together: each block of a million points is then rewritten about once
 _CONTAINERS = frozenset((dict, list))  # types of values that contain others
 
 
@@ -92,9 +96,7 @@ class DocumentWriter:
 
     def __init__(self, writer: IndexWriter, limit: int, process: AnalysisProcess | None = None,
                  on_embedding: Callable[[int, int], None] = lambda finished, total: None) -> None:
-        self._writer = writer
-        self._process = process
-        self._on_embedding = on_embedding
+        self._writer, self._process, self._on_embedding = writer, process, on_embedding
         # Parts of portions in the analysis process: no longer pending, and not in the index yet.
         self._sent: deque[_Part] = deque()
         self._sent_ids: set[str] = set()
@@ -116,10 +118,6 @@ class DocumentWriter:
     def named(self) -> int:
         """Number of distinct documents that the additions of the present task have named so far."""
         return self._distinct.count
-
-    def values(self, document: Mapping[str, Any]) -> dict[str, FieldValues]:
-        """The values of a document's attributes that the settings keep, for filters, facets and sorting."""
-        return self._analysis.values(document)
 
     @contextmanager
     def task(self, *, is_large: bool) -> Iterator[None]:
@@ -232,7 +230,8 @@ class DocumentWriter:
             if len(after) > MAX_FIELDS:
                 raise IndexingFailure(_too_many_fields())
             self._register(after)
-        held = self._pending[stored.document_id] = _Pending(stored.docid, after, stored, _counted(before), self.values(before))
+        held = self._pending[stored.document_id] = _Pending(
+            stored.docid, after, stored, _counted(before), self._analysis.values(before))
         if after is not None and (vectors := after.pop(_VECTORS, None)) is not None:
             held.document = self._with_vectors(stored.document_id, held, after, vectors, False)
         self._pending_bytes += len(stored.json)
@@ -266,7 +265,8 @@ class DocumentWriter:
             self._write_sent()
         for document_id, stored in self._writer.stored(unknown).items():
             document = json_text.loads(stored.json)
-            self._pending[document_id] = _Pending(stored.docid, document, stored, _counted(document), self.values(document))
+            self._pending[document_id] = _Pending(
+                stored.docid, document, stored, _counted(document), self._analysis.values(document))
             self._pending_bytes += len(stored.json)
 
     def flush(self) -> None:
@@ -412,3 +412,43 @@ def _counted(document: Document) -> list[str]:
 
 def _too_many_fields() -> ApiError:
     return ApiError("max_fields_limit_exceeded", "A document cannot contain more than 65,535 fields.")
+
+
+@dataclass(frozen=True, slots=True)
+class GeoExtraction:
+    """Which locations an index keeps: points of `_geo`, shapes of `_geojson`."""
+
+    has_points: bool
+    has_shapes: bool
+
+    @classmethod
+    def of(cls, settings: IndexSettings) -> GeoExtraction:
+        """Derive it from the settings of an index."""
+        names = settings.filterable.names
+        return cls(names(_GEO) or _GEO in settings.sortable_attributes, names(_GEOJSON))
+
+    def location(self, document_id: str, document: Mapping[str, Any]) -> DocumentLocation:
+        """Return the location of a document. Raises IndexingFailure: invalid_document_geo_field or _geojson_field."""
+        if not (self.has_points or self.has_shapes):
+            return NO_LOCATION
+        try:
+            point = validate_geo(document_id, document) if self.has_points else None
+            shape = read_geojson(document.get(_GEOJSON)) if self.has_shapes else None
+        except ApiError as error:
+            raise IndexingFailure(error) from error
+        return DocumentLocation(point, None if shape is None else StoredShape(shape.bounds(), shape.packed()))
+
+
+def extract_all_locations(writer: IndexWriter) -> None:
+    """Store the locations of all documents again, according to the settings of the index. Raises IndexingFailure."""
+    geo = GeoExtraction.of(IndexSettings.of(writer.settings))
+    writer.clear_locations()
+    locations: dict[int, DocumentLocation] = {}
+    last = -1
+    while (geo.has_points or geo.has_shapes) and (part := writer.all_stored(last, _PORTION)):
+        locations.update((each.docid, geo.location(each.document_id, json_text.loads(each.json))) for each in part)
+        last = part[-1].docid
+        if len(locations) > _MAX_LOCATIONS:
+            writer.write_locations(locations)
+            locations.clear()
+    writer.write_locations(locations)

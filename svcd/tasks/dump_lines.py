@@ -6,16 +6,17 @@ unpacking.MALFORMED.
 from __future__ import annotations
 
 import json
-import struct
 import uuid as uuids
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
 from svcd.auth.keys import ACTIONS
-from svcd.base.quantities import message_size, parse_rfc3339, parse_size, rfc3339
+from svcd.base import roaring_format
 from svcd.base.errors import quoted_name
 from svcd.instance.rows import KeyRow
+from svcd.base.roaring_format import lows_of
+from svcd.base.quantities import message_size, parse_rfc3339, parse_size, rfc3339
 from svcd.instance.task_records import CANCELED, ENQUEUED, PROCESSING, STATUSES, Batch, Task
 from svcd.instance.webhooks import Webhook, merged_headers
 from svcd.rules.stored import INDEX_UID as RULES_INDEX_UID
@@ -23,73 +24,25 @@ from svcd.tasks.batching import UNSPECIFIED
 from svcd.tasks.exports import task_content
 from svcd.tasks.unpacking import Malformed, quoted_value
 
-# Portable roaring bitmaps, in which dumps keep sets of task uids (docs/dumps.md#roaring-bitmaps).
+Json = dict[str, Any]
+Line = Mapping[str, Any]
 
-
-_WITHOUT_RUNS, _WITH_RUNS = 12346, 12347
-_MOST_LISTED = 4096  # a container of more numbers is a bitmap
-_BITMAP_BYTES = 8192
-_FEWEST_WITH_OFFSETS = 4  # containers, in the form with runs
+METHODS = {"replace": "ReplaceDocuments", "update": "UpdateDocuments"}
 
 
 def pack_bitmap(numbers: Iterable[int]) -> bytes:
-    """Return the bytes of a set of numbers below 2^32, without run containers."""
-    containers = [(high, [number & 0xFFFF for number in group])
-                  for high, group in groupby(sorted(set(numbers)), key=lambda number: number >> 16)]
-    head = struct.pack("<II", _WITHOUT_RUNS, len(containers))
-    head += b"".join(struct.pack("<HH", high, len(lows) - 1) for high, lows in containers)
-    bodies = [struct.pack(f"<{len(lows)}H", *lows) if len(lows) <= _MOST_LISTED
-              else sum(1 << low for low in lows).to_bytes(_BITMAP_BYTES, "little") for _, lows in containers]
-    offset, offsets = len(head) + 4 * len(bodies), []
-    for body in bodies:
-        offsets.append(offset)
-        offset += len(body)
-    return head + struct.pack(f"<{len(offsets)}I", *offsets) + b"".join(bodies)
+    """Return the bytes of a set of task uids below 2^32, without run containers (docs/dumps.md#roaring-bitmaps)."""
+    return roaring_format.write([(high, [number & 0xFFFF for number in group]) for high, group
+                                 in groupby(sorted(set(numbers)), key=lambda number: number >> 16)], may_have_runs=False)
 
 
 def unpack_bitmap(content: bytes) -> list[int]:
     """Return the numbers of a set, ascending. Raises Malformed."""
     try:
-        (cookie,), at = struct.unpack_from("<I", content), 4
-        runs = 0  # a bit for each container that is written as runs
-        if cookie & 0xFFFF == _WITH_RUNS:
-            count = (cookie >> 16) + 1
-            size = (count + 7) // 8
-            runs, at = int.from_bytes(content[at:at + size], "little"), at + size
-        elif cookie == _WITHOUT_RUNS:
-            (count,), at = struct.unpack_from("<I", content, at), at + 4
-        else:
-            raise Malformed(f"a set of tasks begins with {cookie}, expected {_WITHOUT_RUNS} or {_WITH_RUNS}")
-        heads = [struct.unpack_from("<HH", content, at + 4 * place) for place in range(count)]
-        at += 4 * count
-        if cookie == _WITHOUT_RUNS or count >= _FEWEST_WITH_OFFSETS:
-            at += 4 * count  # offsets are redundant: containers are contiguous
-        numbers: list[int] = []
-        for place, (high, last) in enumerate(heads):
-            lows, at = _lows(content, at, last + 1, bool(runs >> place & 1))
-            numbers += [high << 16 | low for low in lows]
-        return numbers
-    except struct.error:
-        raise Malformed("the bytes of a set of tasks end too early") from None
-
-
-def _lows(content: bytes, at: int, size: int, is_runs: bool) -> tuple[Sequence[int], int]:
-    """Return the lower 16 bits of the numbers of a container at offset `at`, and the offset of its end."""
-    if is_runs:
-        (count,) = struct.unpack_from("<H", content, at)
-        ends = at + 2 + 4 * count
-        pairs = struct.unpack_from(f"<{2 * count}H", content, at + 2)
-        return [low for start, more in zip(pairs[::2], pairs[1::2]) for low in range(start, start + more + 1)], ends
-    if size <= _MOST_LISTED:
-        return struct.unpack_from(f"<{size}H", content, at), at + 2 * size
-    bits = int.from_bytes(content[at:at + _BITMAP_BYTES], "little")
-    return [low for low in range(1 << 16) if bits >> low & 1], at + _BITMAP_BYTES
-
-
-Json = dict[str, Any]
-Line = Mapping[str, Any]
-
-METHODS = {"replace": "ReplaceDocuments", "update": "UpdateDocuments"}
+        containers, _, _ = roaring_format.read(content)
+    except ValueError as fault:
+        raise Malformed(str(fault).replace("documents", "tasks")) from None
+    return [high << 16 | low for high, lows in containers for low in (lows_of(lows) if isinstance(lows, int) else lows)]
 
 
 def _moment(nanoseconds: int | None) -> str | None:
@@ -101,21 +54,18 @@ def key_line(row: KeyRow) -> Json:
     """Return the line of a key, without its secret, which follows from uid and master key."""
     return {
         "description": row.description, "name": row.name, "uid": row.uid, "actions": list(row.actions),
-        "indexes": list(row.indexes), "expires_at": _moment(row.expires_at),
-        "created_at": rfc3339(row.created_at), "updated_at": rfc3339(row.updated_at),
-    }
+        "indexes": list(row.indexes), "expires_at": _moment(row.expires_at), "created_at": rfc3339(row.created_at),
+        "updated_at": rfc3339(row.updated_at)}
 
 
 def batch_line(batch: Batch) -> Json:
     """Return the line of a finished batch."""
     line: Json = {
         "uid": batch.uid, "details": batch.details, "stats": batch.stats, "startedAt": rfc3339(batch.started_at),
-        "finishedAt": _moment(batch.finished_at), "enqueuedAt": None, "stopReason": batch.strategy,
-    }
+        "finishedAt": _moment(batch.finished_at), "enqueuedAt": None, "stopReason": batch.strategy}
     if batch.earliest_enqueued_at is not None and batch.latest_enqueued_at is not None:
         # `oldest` is the reference engine's name for the latest moment.
-        line["enqueuedAt"] = {"earliest": rfc3339(batch.earliest_enqueued_at),
-                              "oldest": rfc3339(batch.latest_enqueued_at)}
+        line["enqueuedAt"] = {"earliest": rfc3339(batch.earliest_enqueued_at), "oldest": rfc3339(batch.latest_enqueued_at)}
     return line
 
 
@@ -124,10 +74,8 @@ def task_line(task: Task) -> Json:
     line: Json = {"uid": task.uid, "batchUid": task.batch_uid, "indexUid": task.index_uid, "status": task.status,
                   "type": TYPES[task.kind](task)}
     others = {
-        "canceledBy": task.canceled_by, "details": _details(task), "error": task.error,
-        "enqueuedAt": rfc3339(task.enqueued_at), "startedAt": _moment(task.started_at),
-        "finishedAt": _moment(task.finished_at), "customMetadata": task.custom_metadata,
-    }
+        "canceledBy": task.canceled_by, "details": _details(task), "error": task.error, "enqueuedAt": rfc3339(task.enqueued_at),
+        "startedAt": _moment(task.started_at), "finishedAt": _moment(task.finished_at), "customMetadata": task.custom_metadata}
     return line | {name: value for name, value in others.items() if value is not None}
 
 
@@ -152,19 +100,8 @@ def _deletion(task: Task) -> str | Json:
     return {"documentDeletion": {"documents_ids": [str(each) for each in listed]}}
 
 
-def _edition(task: Task) -> Json:
-    return {"documentEdition": {name: task.content.get(name) for name in ("filter", "context", "function")}}
-
-
-def _settings(task: Task) -> Json:
-    content = task.content
-    return {"settings": {"settings": content["settings"], "is_deletion": bool(content.get("reset")),
-                         "allow_index_creation": content.get("mayCreateIndex", True)}}
-
-
-def _of_tasks(name: str) -> Callable[[Task], Json]:
-    return lambda task: {name: {"query": (task.details or {}).get("originalFilter") or "",
-                                "tasks": list(pack_bitmap(task.content.get("uids") or ()))}}
+def _query_and_tasks(task: Task) -> Json:
+    return {"query": (task.details or {}).get("originalFilter") or "", "tasks": list(pack_bitmap(task.content.get("uids") or ()))}
 
 
 def _export(task: Task) -> Json:
@@ -174,10 +111,6 @@ def _export(task: Task) -> Json:
                        "payload_size": None if size is None else message_size(size), "indexes": content["indexes"]}}
 
 
-def _dump(task: Task) -> Json:
-    return {"dumpCreation": {"keys": task.content.get("keys") or [], "instance_uid": task.content.get("instanceUid")}}
-
-
 def _rule_change(task: Task) -> Json:
     uid, update = task.content["uid"], task.content.get("update")
     return {"deletion": uid} if update is None else {"createOrUpdate": {"rule_id": uid, "update": update}}
@@ -185,17 +118,21 @@ def _rule_change(task: Task) -> Json:
 
 TYPES: Mapping[str, Callable[[Task], str | Json]] = {  # kind -> `type` of the line
     "documentAdditionOrUpdate": _import,
-    "documentEdition": _edition,
+    "documentEdition": lambda task: {
+        "documentEdition": {name: task.content.get(name) for name in ("filter", "context", "function")}},
     "documentDeletion": _deletion,
-    "settingsUpdate": _settings,
+    "settingsUpdate": lambda task: {"settings": {
+        "settings": task.content["settings"], "is_deletion": bool(task.content.get("reset")),
+        "allow_index_creation": task.content.get("mayCreateIndex", True)}},
     "indexCreation": lambda task: {"indexCreation": {"primary_key": task.content.get("primaryKey")}},
     "indexDeletion": lambda task: "indexDeletion",
     "indexUpdate": lambda task: {"indexUpdate": {
         "primary_key": task.content.get("primaryKey"), "uid": task.content.get("newIndexUid")}},
     "indexSwap": lambda task: {"indexSwap": {"swaps": task.content["swaps"]}},
-    "taskCancelation": _of_tasks("taskCancelation"),
-    "taskDeletion": _of_tasks("tasksDeletion"),
-    "dumpCreation": _dump,
+    "taskCancelation": lambda task: {"taskCancelation": _query_and_tasks(task)},
+    "taskDeletion": lambda task: {"tasksDeletion": _query_and_tasks(task)},
+    "dumpCreation": lambda task: {
+        "dumpCreation": {"keys": task.content.get("keys") or [], "instance_uid": task.content.get("instanceUid")}},
     "snapshotCreation": lambda task: "snapshotCreation",
     "export": _export,
     "indexCompaction": lambda task: {"indexCompaction": {"index_uid": task.index_uid}},
@@ -217,11 +154,9 @@ MEMBERS = {
     "primaryKey": "primary_key", "receivedDocuments": "received_documents", "indexedDocuments": "indexed_documents",
     "deletedDocuments": "deleted_documents", "editedDocuments": "edited_documents", "providedIds": "provided_ids",
     "originalFilter": "original_filter", "matchedTasks": "matched_tasks", "canceledTasks": "canceled_tasks",
-    "deletedTasks": "deleted_tasks", "dumpUid": "dump_uid",
-    "newIndexUid": "new_index_uid", "oldIndexUid": "old_index_uid", "apiKey": "api_key", "payloadSize": "payload_size",
-    "movedDocuments": "moved_documents", "preCompactionSize": "pre_compaction_size",
-    "postCompactionSize": "post_compaction_size",
-}
+    "deletedTasks": "deleted_tasks", "dumpUid": "dump_uid", "newIndexUid": "new_index_uid", "oldIndexUid": "old_index_uid",
+    "apiKey": "api_key", "payloadSize": "payload_size", "movedDocuments": "moved_documents",
+    "preCompactionSize": "pre_compaction_size", "postCompactionSize": "post_compaction_size"}
 
 
 def _details(task: Task) -> Json | None:
@@ -258,34 +193,28 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_list_of_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
-
-
-def _is_map_of_texts(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
-
-
 def _is_object(value: Any) -> bool:
     return isinstance(value, dict)
 
 
+def _is_list_of_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
 _LARGEST = 2**63 - 1  # of an INTEGER column
 _OPTIONAL = "?"  # prefix of members that may be absent or null
-_TASK: Mapping[str, Callable[[Any], bool]] = {
-    "uid": _is_number, "?indexUid": _is_text, "status": STATUSES.__contains__, "?batchUid": _is_number,
-    "?canceledBy": _is_number, "?details": _is_object, "?error": _is_object, "?customMetadata": _is_text,
-}
-_BATCH: Mapping[str, Callable[[Any], bool]] = {"uid": _is_number, "stats": _is_object, "?details": _is_object,
-                                               "?stopReason": _is_text, "?enqueuedAt": _is_object}
-_WEBHOOK: Mapping[str, Callable[[Any], bool]] = {"url": _is_text, "?headers": _is_map_of_texts}
-_KEY: Mapping[str, Callable[[Any], bool]] = {
-    "uid": _is_text, "actions": _is_list_of_texts, "indexes": _is_list_of_texts, "?name": _is_text,
-    "?description": _is_text,
-}
+Members = Mapping[str, Callable[[Any], bool]]  # name -> whether a value has the right type
+_TASK: Members = {
+    "uid": _is_number, "?indexUid": _is_text, "status": STATUSES.__contains__, "?batchUid": _is_number, "?canceledBy": _is_number,
+    "?details": _is_object, "?error": _is_object, "?customMetadata": _is_text}
+_BATCH: Members = {
+    "uid": _is_number, "stats": _is_object, "?details": _is_object, "?stopReason": _is_text, "?enqueuedAt": _is_object}
+_WEBHOOK: Members = {"url": _is_text, "?headers": lambda value: _is_object(value) and all(map(_is_text, value.values()))}
+_KEY: Members = {
+    "uid": _is_text, "actions": _is_list_of_texts, "indexes": _is_list_of_texts, "?name": _is_text, "?description": _is_text}
 
 
-def _check(line: Any, members: Mapping[str, Callable[[Any], bool]]) -> None:
+def _check(line: Any, members: Members) -> None:
     """Check the types of members. Raises Malformed, or KeyError for a missing member."""
     if not isinstance(line, dict):
         raise Malformed(f"{quoted_value(line)} is not an object")
@@ -383,10 +312,6 @@ def _nothing(_value: Line) -> dict[str, Any]:
     return {}
 
 
-def _primary_key(value: Line) -> dict[str, Any]:
-    return {"primaryKey": value.get("primary_key")}
-
-
 def _tasks(value: Line) -> dict[str, Any]:
     return {"uids": unpack_bitmap(bytes(value["tasks"]))}
 
@@ -396,12 +321,6 @@ def _rule_content(value: Line) -> dict[str, Any]:
         return {"uid": value["deletion"]}
     change = value["createOrUpdate"]
     return {"uid": change["rule_id"], "update": change["update"]}
-
-
-def _export_content(value: Line) -> dict[str, Any]:
-    size = value.get("payload_size")
-    return task_content(value["url"], value.get("api_key"), parse_size(size) if isinstance(size, str) else size,
-                        value.get("indexes"))
 
 
 _METHODS = {name: method for method, name in METHODS.items()}
@@ -417,10 +336,10 @@ _CONTENTS: Mapping[str, Callable[[Line], tuple[str, dict[str, Any]]]] = {  # typ
     "settings": _of_kind("settingsUpdate", lambda value: {
         "settings": value["settings"], "mayCreateIndex": value.get("allow_index_creation", True),
         "reset": value.get("is_deletion", False)}),
-    "indexCreation": _of_kind("indexCreation", _primary_key),
+    "indexCreation": _of_kind("indexCreation", lambda value: {"primaryKey": value.get("primary_key")}),
     "indexDeletion": _of_kind("indexDeletion", _nothing),
     "indexUpdate": _of_kind("indexUpdate", lambda value: {
-        **_primary_key(value), **({"newIndexUid": value["uid"]} if value.get("uid") else {})}),
+        "primaryKey": value.get("primary_key"), **({"newIndexUid": value["uid"]} if value.get("uid") else {})}),
     "indexSwap": _of_kind("indexSwap", lambda value: {
         "swaps": [{"indexes": swap["indexes"], "rename": bool(swap.get("rename"))} for swap in value["swaps"]]}),
     "taskCancelation": _of_kind("taskCancelation", _tasks),
@@ -431,7 +350,9 @@ _CONTENTS: Mapping[str, Callable[[Line], tuple[str, dict[str, Any]]]] = {  # typ
     "indexCompaction": _of_kind("indexCompaction", _nothing),
     "dsrUpdate": _of_kind("dsrUpdate", _rule_content),
     "dsrClear": _of_kind("dsrClear", _nothing),
-    "export": _of_kind("export", _export_content),
+    "export": _of_kind("export", lambda value: task_content(
+        value["url"], value.get("api_key"), parse_size(size) if isinstance(size := value.get("payload_size"), str) else size,
+        value.get("indexes"))),
     **{kind: _of_kind(kind, dict) for kind in sorted(_NEVER_RUN)},
 }
 

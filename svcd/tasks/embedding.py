@@ -1,6 +1,6 @@
 """Renders the inputs of embedders from documents, and embeds them; keeps results for later attempts.
 
-svcd.tasks.document_vectors and svcd.tasks.embedder_changes decide what an index embeds, and when.
+svcd.tasks.document_vectors decides what an index embeds, and when.
 """
 from __future__ import annotations
 
@@ -104,8 +104,7 @@ class Source:
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any], index: IndexSettings, row: EmbedderRow | None = None) -> None:
-        self.name = name
-        self.settings = settings
+        self.name, self.settings = name, settings
         self._is_searchable = index.searchable.__contains__
         self._row = row
         # A composite embedder renders and embeds documents like its part for indexing.

@@ -3,6 +3,10 @@
 Indexes are exported one by one: the documents are read in one transaction and sent as compressed NDJSON. Texts are compressed
 while they are read, so memory holds only compressed bodies: BUFFERED_BYTES, plus one body for each of SENDERS.
 
+A record tells what the target has acknowledged, so that an interrupted export does not send these documents again. A row per
+document holds a digest of the text that was sent. So a later run knows which documents arrived, even if the index has changed
+meanwhile: it sends a document again if its text has another digest, and skips it otherwise (docs/export.md#interruptions).
+
 Threads: this thread reads, compresses and keeps the record; SENDERS others send one body each at a time.
 """
 from __future__ import annotations
@@ -10,9 +14,11 @@ from __future__ import annotations
 import gc
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +27,13 @@ from svcd.base.errors import ApiError
 from svcd.filters.evaluation import filter_docids, local_filter, naming_index
 from svcd.index.disk_space import disk_full_error, lacks_room
 from svcd.index.reader import IndexReader
-from svcd.instance.data_folder import DataFolderReader, IndexRow
+from svcd.instance.data_folder import DataFolderReader
 from svcd.remote.client import Client
 from svcd.remote.guard import Guard, parse_networks
-from svcd.tasks.export_record import ExportRecord, IndexProgress, digest
+from svcd.schema.settings import SETTINGS
 from svcd.tasks.export_target import NotTaken, Stopped, Target
 from svcd.tasks.indexing_client import ReportProgress
-from svcd.tasks.stored_documents import needing_features, settings_in_effect, texts_with_vectors
+from svcd.tasks.stored_documents import settings_in_effect, texts_with_vectors
 
 # Documents with the same position mod STREAMS go into one stream of bodies, as in the reference engine.
 STREAMS = 40
@@ -39,6 +45,17 @@ BUFFERED_BYTES = 8 << 20
 _LEVEL, _GZIP, _MEMORY = 1, 31, 6
 _FILTER_CODE = "invalid_document_filter"
 _HIDDEN = "."
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS indexes(
+    number INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, state TEXT, is_new INTEGER NOT NULL, calls INTEGER NOT NULL,
+    matched INTEGER);
+CREATE TABLE IF NOT EXISTS documents(
+    number INTEGER NOT NULL, docid INTEGER NOT NULL, digest INTEGER NOT NULL, PRIMARY KEY (number, docid)) WITHOUT ROWID;
+"""
+_COLUMNS = "number, uid, state, is_new, calls, matched"
+_PORTION = 1000  # digests read together
+_DIGEST_BYTES = 8
 
 
 def run_export(request: Mapping[str, Any], report: ReportProgress) -> dict[str, Any]:
@@ -67,6 +84,84 @@ def chosen_pattern(index_uid: str, patterns: Mapping[str, Any]) -> str | None:
                  if index_uid == pattern or pattern.endswith("*") and index_uid.startswith(pattern[:-1])), None)
 
 
+def digest(text: bytes) -> int:
+    """Return a 64-bit digest of a text, as an integer that SQLite can store."""
+    return int.from_bytes(blake2b(text, digest_size=_DIGEST_BYTES).digest(), "little", signed=True)
+
+
+@dataclass(frozen=True)
+class IndexProgress:
+    """Progress of one index.
+
+    state: of the index when it was first read; "" when it has changed since, so that digests must be compared. is_new: whether
+    the target did not have the index. calls: number of acknowledged calls before the documents. matched: number of exported
+    documents; None until all are acknowledged.
+    """
+
+    number: int
+    uid: str
+    state: str
+    is_new: bool
+    calls: int = 0
+    matched: int | None = None
+
+
+class ExportRecord:
+    """The record of one export. One thread uses it."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(exist_ok=True)
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        # Without the shared memory of the log. A power cut may lose the newest rows; their documents are then sent again.
+        for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL"):
+            self._connection.execute(f"PRAGMA {pragma}")
+        self._connection.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def index(self, index_uid: str) -> IndexProgress | None:
+        """Return the progress of an index; None before the first call for it."""
+        row = self._connection.execute(f"SELECT {_COLUMNS} FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
+        return IndexProgress(row[0], row[1], row[2], bool(row[3]), row[4], row[5]) if row else None
+
+    def begin(self, index_uid: str, state: str, is_new: bool) -> IndexProgress:
+        """Record that the export of an index begins."""
+        number = self._connection.execute("INSERT INTO indexes(uid, state, is_new, calls) VALUES (?, ?, ?, 0)",
+                                          (index_uid, state, is_new)).lastrowid
+        return IndexProgress(number or 0, index_uid, state, is_new)
+
+    def update(self, progress: IndexProgress, **changes: object) -> IndexProgress:
+        """Record the progress of an index. changes: fields of IndexProgress; returns the progress with them."""
+        assignments = ", ".join(f"{name} = ?" for name in changes)
+        self._connection.execute(f"UPDATE indexes SET {assignments} WHERE number = ?", (*changes.values(), progress.number))
+        return replace(progress, **changes)  # type: ignore[arg-type]  # the callers name fields with their types
+
+    def add(self, progress: IndexProgress, documents: Iterable[tuple[int, int]]) -> None:
+        """Record acknowledged documents, given as (docid, digest), in one transaction."""
+        self._connection.execute("BEGIN")
+        self._connection.executemany("INSERT OR REPLACE INTO documents(number, docid, digest) VALUES (?, ?, ?)",
+                                     [(progress.number, docid, each) for docid, each in documents])
+        self._connection.execute("COMMIT")
+
+    def docids(self, progress: IndexProgress) -> DocIds:
+        """Return the acknowledged documents."""
+        return DocIds([docid for (docid,) in self._connection.execute(
+            "SELECT docid FROM documents WHERE number = ? ORDER BY docid", (progress.number,))])
+
+    def digests(self, progress: IndexProgress, docids: Iterable[int]) -> Iterator[int | None]:
+        """Yield the digest of each of these documents, None for a document that was not acknowledged. docids: ascending."""
+        last, rows = -1, dict[int, int]()
+        for docid in docids:
+            if docid > last:
+                rows = dict(self._connection.execute(
+                    "SELECT docid, digest FROM documents WHERE number = ? AND docid >= ? ORDER BY docid LIMIT ?",
+                    (progress.number, docid, _PORTION)))
+                last = max(rows) if len(rows) == _PORTION else 1 << 32  # above every docid
+            yield rows.get(docid)
+
+
 class _Export:
     """One run of an export."""
 
@@ -74,8 +169,7 @@ class _Export:
         self._patterns: Mapping[str, Mapping[str, Any]] = request["indexes"]
         self._features: Mapping[str, bool | None] = request["features"]
         self._payload_bytes: int = request["payloadBytes"]
-        self._target = target
-        self._report = report
+        self._target, self._report = target, report
         self.record = ExportRecord(Path(request["record"]))
 
     def run(self, data_folder: DataFolderReader) -> dict[str, Any]:
@@ -87,28 +181,21 @@ class _Export:
         for place, (row, pattern) in enumerate(chosen):
             above = (f"Exporting index `{row.uid}`", place, len(chosen))
             self._report(*above)
-            options = self._patterns[pattern]
-            matched = self._matched(data_folder, row, options, above)
-            if matched is not None:
-                exported[row.uid] = {**options, "matched_documents": matched}
+            options, known = self._patterns[pattern], self.record.index(row.uid)
+            matched = known.matched if known is not None else None
+            if matched is None:  # an earlier run has not exported it
+                try:
+                    with data_folder.read(row.uid) as reader:
+                        matched = self._export_index(reader, row.uid, options, above)
+                except ApiError as error:
+                    if error.code != "index_not_found":  # deleted since the list was read
+                        raise
+                    continue
+            exported[row.uid] = {**options, "matched_documents": matched}
         return exported
 
-    def _matched(self, data_folder: DataFolderReader, row: IndexRow, options: Mapping[str, Any],
-                 above: tuple[str, int, int]) -> int | None:
-        """Export an index, unless an earlier run did. Return the number of matching documents; None when the index is gone."""
-        known = self.record.index(row.uid)
-        if known is not None and known.matched is not None:
-            return known.matched
-        try:
-            with data_folder.read(row.uid) as reader:
-                return self._export_index(reader, row.uid, options, above)
-        except ApiError as error:
-            if error.code == "index_not_found":  # deleted since the list was read
-                return None
-            raise
-
-    def _export_index(self, reader: IndexReader, index_uid: str, options: Mapping[str, Any],
-                      above: tuple[str, int, int]) -> int:
+    def _export_index(self, reader: IndexReader, index_uid: str, options: Mapping[str, Any], above: tuple[str, int, int]) -> int:
+        """Export an index; return the number of matching documents."""
         condition = local_filter(options["filter"], _FILTER_CODE, lambda: self._features, index_uid)
         with naming_index(index_uid):
             docids = filter_docids(reader, condition, _FILTER_CODE)
@@ -140,7 +227,9 @@ class _Export:
         if calls:
             settings = settings_in_effect(
                 reader.stored_settings, lambda setting: bool(setting.feature and self._features.get(setting.feature[0])))
-            unset = [name for name in needing_features() if name in settings and not reader.stored_settings.get(name)]
+            # Instances accept some settings only while a feature is on.
+            unset = [setting.name for setting in SETTINGS if setting.feature is not None
+                     and setting.name in settings and not reader.stored_settings.get(setting.name)]
             calls.append(lambda: self._target.update_settings(index_uid, settings, unset))
         is_created_now = progress.is_new and progress.calls == 0
         for number, call in enumerate(calls[progress.calls:], progress.calls + 1):
@@ -166,9 +255,8 @@ class _Export:
                 else:
                     yield docid, None
             return
-        digests = self.record.digests(progress)
-        for docid, text in zip(docids, _encoded(reader, docids)):
-            yield docid, None if digests.of(docid) == digest(text) else text
+        for docid, text, known in zip(docids, _encoded(reader, docids), self.record.digests(progress, docids)):
+            yield docid, None if known == digest(text) else text
 
 
 def _encoded(reader: IndexReader, docids: DocIds) -> Iterator[bytes]:
@@ -208,11 +296,8 @@ class _Sending:
 
     def __init__(self, target: Target, record: ExportRecord, progress: IndexProgress, payload_bytes: int,
                  report: Callable[[int], None]) -> None:
-        self._target = target
-        self._record = record
-        self._progress = progress
-        self._payload_bytes = payload_bytes
-        self._report = report
+        self._target, self._record, self._progress = target, record, progress
+        self._payload_bytes, self._report = payload_bytes, report
         self._streams: dict[int, _Body] = {}
         self._ended: set[int] = set()  # streams whose documents the target does not take
         self._on_their_way: dict[Future[None], tuple[int, _Body]] = {}

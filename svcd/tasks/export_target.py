@@ -11,8 +11,7 @@ from typing import Any
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps, fault_in, loads
 from svcd.remote import Failure, Undelivered
-from svcd.remote.client import Answer, Client
-from svcd.remote.retries import PASSING, repeated
+from svcd.remote.client import PASSING, Answer, Client, repeated
 
 WITHIN_S = 5.0
 # The time limit grows by a second for each BYTES_PER_S of a body: large bodies need longer than WITHIN_S on slow networks.
@@ -113,22 +112,20 @@ class Target:
             return self._client.exchange(f"{self._url}{path}", {**self._headers, **headers}, body, within_s, _MOST_BYTES,
                                          method=method, redirects=_REDIRECTS)
 
+        def is_passing(answer: Answer) -> bool:
+            return ((answer.status in PASSING or 300 <= answer.status < 400)
+                    and _error_of(answer.body).get("code") not in _NOT_TAKEN)
+
+        def pause(seconds: float) -> None:
+            if self._stopping.wait(seconds):
+                raise Stopped
+
         try:
-            return repeated(call, _is_passing, self._pause)
+            return repeated(call, is_passing, pause)
         except Undelivered as failure:
             if self._stopping.is_set():
                 raise Stopped from None
             raise ApiError("internal", _transport_failure(failure, f"{self._url}{path}")) from None
-
-    def _pause(self, seconds: float) -> None:
-        if self._stopping.wait(seconds):
-            raise Stopped
-
-
-def _is_passing(answer: Answer) -> bool:
-    if _error_of(answer.body).get("code") in _NOT_TAKEN:
-        return False
-    return answer.status in PASSING or 300 <= answer.status < 400
 
 
 def _error_of(body: bytes) -> Mapping[str, Any]:

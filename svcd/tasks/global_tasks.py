@@ -26,6 +26,8 @@ from svcd.validation.messages import name_list
 MAX_TASKS = 1_000_000
 CLEAN_UP_SIZE = 100_000
 
+_Ended = tuple[dict[str, Any], list[Task]]  # counters that a task shows, other tasks that end with it
+
 
 # Cancelation, deletion, swaps
 
@@ -53,25 +55,21 @@ def run(instance: Instance, connection: sqlite3.Connection, running: RunningBatc
     return ended
 
 
-def _cancel(instance: Instance, connection: sqlite3.Connection, task: Task,
-            progress: Progress) -> tuple[dict[str, Any], list[Task]]:
+def _cancel(instance: Instance, connection: sqlite3.Connection, task: Task, progress: Progress) -> _Ended:
     progress("retrieving tasks", 0, 1)
-    others = [each for each in instance.queue.tasks_of(task.content["uids"])
-              if each.status == ENQUEUED and each.uid != task.uid]
+    others = [each for each in instance.queue.tasks_of(task.content["uids"]) if each.status == ENQUEUED and each.uid != task.uid]
     progress("updating tasks", 0, len(others))
     canceled = [replace(each, status=CANCELED, canceled_by=task.uid, batch_uid=task.batch_uid,
                         details=failed_details(each.kind, each.details)) for each in others]
     return {"canceledTasks": len(canceled)}, canceled
 
 
-def _delete(instance: Instance, connection: sqlite3.Connection, task: Task,
-            progress: Progress) -> tuple[dict[str, Any], list[Task]]:
+def _delete(instance: Instance, connection: sqlite3.Connection, task: Task, progress: Progress) -> _Ended:
     progress("deleting tasks", 0, len(task.content["uids"]))
     return {"deletedTasks": instance.queue.delete(connection, task.content["uids"])}, []
 
 
-def _swap(instance: Instance, connection: sqlite3.Connection, task: Task,
-          progress: Progress) -> tuple[dict[str, Any], list[Task]]:
+def _swap(instance: Instance, connection: sqlite3.Connection, task: Task, progress: Progress) -> _Ended:
     progress("ensuring correctness of the swap", 0, 1)
     names: dict[str, str] = {}
     taken: list[tuple[str, str]] = []
@@ -90,8 +88,7 @@ def _swap(instance: Instance, connection: sqlite3.Connection, task: Task,
     return {}, []
 
 
-def _rename(instance: Instance, connection: sqlite3.Connection, task: Task,
-            progress: Progress) -> tuple[dict[str, Any], list[Task]]:
+def _rename(instance: Instance, connection: sqlite3.Connection, task: Task, progress: Progress) -> _Ended:
     """Rename an index and its history, like a swap with `rename`."""
     old, new, primary_key = task.index_uid or "", task.content["newIndexUid"], task.content.get("primaryKey")
     progress("updating the index", 0, 1)
@@ -123,15 +120,8 @@ def _check_swaps(missing: Sequence[str], taken: Sequence[tuple[str, str]]) -> No
                        f"already existing index: {which}. Renaming doesn't overwrite the other index name.")
 
 
-_Action = Callable[[Instance, sqlite3.Connection, Task, Progress], tuple[dict[str, Any], list[Task]]]
-_ACTIONS: dict[str, _Action] = {"taskCancelation": _cancel, "taskDeletion": _delete, "indexSwap": _swap,
-                              "indexUpdate": _rename}
-
-
-def remove_payloads(queue: Queue, ended: Sequence[Task]) -> None:
-    """Delete the payloads of tasks that ended; call this after the commit."""
-    for task in ended:
-        queue.remove_payload(task.payload)
+_ACTIONS: dict[str, Callable[[Instance, sqlite3.Connection, Task, Progress], _Ended]] = {
+    "taskCancelation": _cancel, "taskDeletion": _delete, "indexSwap": _swap, "indexUpdate": _rename}
 
 
 # Dumps and snapshots. A file is written under a hidden name, and renamed when it is complete and synced: a file under its final
@@ -149,10 +139,7 @@ class Folders:
 
 @dataclass(frozen=True)
 class Archive:
-    """A file to be written, or an object to be uploaded.
-
-    request: for the indexing process; details: of the task on success.
-    """
+    """A file to be written, or an object to be uploaded. request: for the indexing process; details: of the task on success."""
 
     path: Path
     partial: Path
@@ -243,10 +230,7 @@ class SnapshotSchedule:
     def __init__(self, queue: Queue, every_s: float, on_refusal: Callable[[str], None] = print,
                  is_ours: Callable[[], bool] = lambda: True) -> None:
         """is_ours: returns False while another node of the cluster makes the snapshots."""
-        self._is_ours = is_ours
-        self._queue = queue
-        self._every_s = every_s
-        self._on_refusal = on_refusal
+        self._is_ours, self._queue, self._every_s, self._on_refusal = is_ours, queue, every_s, on_refusal
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="svcd-snapshots")
 

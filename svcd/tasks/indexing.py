@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,16 @@ from svcd.schema.settings import Redo
 from svcd.tasks import batching, embedding
 from svcd.tasks.analysis import Analysis, AnalysisProcess
 from svcd.tasks.batching import KINDS
+from svcd.tasks.document_vectors import EmbedderChanges
+from svcd.tasks.documents import DocumentWriter, GeoExtraction, extract_all_locations
 from svcd.tasks.embedding import EMBEDDING
-from svcd.tasks.documents import DocumentWriter
 from svcd.tasks.indexing_client import MemoryBudget, ReportProgress
-from svcd.tasks.locations import GeoExtraction, IndexingFailure, extract_all_locations
-from svcd.tasks.payloads import IndexingTask, read_payload
+from svcd.tasks.payloads import IndexingFailure, IndexingTask, read_payload
 
 _CHUNK = 500  # documents per look-up in the index
+_FIRST_PORTION, _LARGEST_PORTION = 16, 512  # documents deleted in one transaction when the disk is almost full
+# The log of a portion may take 1/_LOG_PART of the free space; a checkpoint may let the file grow by the same amount.
+_LOG_PART = 4
 _REINDEX_CHUNK = 200
 # A batch of at least this many bytes of documents uses an analysis process: the process takes 0.1 s to start, the batch 1 s.
 ANALYZED_BESIDE = 3 << 20
@@ -47,19 +50,12 @@ _OUTCOME_UNKNOWN = ("Result unknown: the index already contains later tasks, bec
 
 Progress = Callable[[str, int, int], None]  # step, finished, total
 ShouldStop = Callable[[], bool]
+Outcome = dict[str, Any]  # from outcome_of(), as the file stores it, and the runner gets it
 
 
-@dataclass
-class Outcome:
-    """How one task ended: the counters that it shows, or its error."""
-
-    uid: int
-    details: dict[str, Any] = field(default_factory=dict)
-    error: dict[str, Any] | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the form in which the file stores outcomes, and the runner gets them."""
-        return {"uid": self.uid, "details": self.details, "error": self.error}
+def outcome_of(task: IndexingTask, details: Mapping[str, Any] | None = None, error: Mapping[str, Any] | None = None) -> Outcome:
+    """Return how one task ended: with the counters that it shows, or an error."""
+    return {"uid": task.uid, "details": dict(details or {}), "error": None if error is None else dict(error)}
 
 
 def apply_batch(path: Path, index_uid: str, shape: str, tasks: Sequence[IndexingTask], budget: MemoryBudget,
@@ -86,8 +82,7 @@ def apply_batch(path: Path, index_uid: str, shape: str, tasks: Sequence[Indexing
         except sqlite3.OperationalError as failure:
             if not lacks_room(failure, path.parent):  # asked before the log is truncated, which frees space
                 raise
-    error = dict(disk_full_error().as_json())
-    return {"isDiskFull": True, "outcomes": [Outcome(task.uid, error=error).as_json() for task in tasks]}
+    return {"isDiskFull": True, "outcomes": [outcome_of(task, error=disk_full_error().as_json()) for task in tasks]}
 
 
 def _apply_or_recover(writer: IndexWriter, index_uid: str, shape: str, tasks: Sequence[IndexingTask], budget: MemoryBudget,
@@ -96,17 +91,16 @@ def _apply_or_recover(writer: IndexWriter, index_uid: str, shape: str, tasks: Se
     if applied and (already_applied := [task for task in tasks if KINDS[task.kind].is_recorded
                                         and applied.covers(task.uid, task.enqueued_at)]):
         known = [applied.outcome(task.uid, task.enqueued_at) for task in already_applied]
-        unknown = dict(error_object("io_error", _OUTCOME_UNKNOWN))
-        return _answer(writer, [dict(outcome or Outcome(task.uid, error=unknown).as_json())
-                                for task, outcome in zip(already_applied, known)],
-                       {"newest": applied.last, "unknown": known.count(None)})
+        unknown = error_object("io_error", _OUTCOME_UNKNOWN)
+        outcomes = [dict(outcome or outcome_of(task, error=unknown)) for task, outcome in zip(already_applied, known)]
+        return _answer(writer, outcomes, {"newest": applied.last, "unknown": known.count(None)})
     is_ahead = applied is not None and applied.last >= tasks[0].uid
     if tasks[0].kind == "indexCompaction":
         progress("copy and compact the index", 0, 1)
         size = writer.path.stat().st_size
         writer.compact()
-        return _answer(writer, [Outcome(tasks[0].uid, {
-            "preCompactionSize": human_size(size), "postCompactionSize": human_size(writer.path.stat().st_size)}).as_json()])
+        return _answer(writer, [outcome_of(tasks[0], {
+            "preCompactionSize": human_size(size), "postCompactionSize": human_size(writer.path.stat().st_size)})])
     if free_bytes:
         writer.truncate_wal()
     most_bytes = _SIZES_READ + _SIZES_READ_PER_BYTE * sum(task.payload_bytes for task in tasks)
@@ -142,22 +136,8 @@ def commit_nothing(path: Path) -> None:
         pass
 
 
-def materialize_postings(path: Path, should_stop: ShouldStop) -> bool:
-    """Materialize postings until `should_stop()`, see svcd.index.materialized. Return whether nothing is left to do.
-
-    A full disk also ends the work: searches work without materialized postings, and other data needs the space.
-    """
-    try:
-        with closing(IndexWriter(path)) as writer:
-            return writer.materialize_postings(should_stop)
-    except sqlite3.OperationalError as error:
-        if not lacks_room(error):
-            raise
-        return True
-
-
 def handle_request(request: Mapping[str, Any], progress: ReportProgress,
-           should_stop: ShouldStop = lambda: False) -> dict[str, Any]:
+                   should_stop: ShouldStop = lambda: False) -> dict[str, Any]:
     """Answer one request of the runner; `do` names the action (see svcd.tasks.indexing_process)."""
     return _REQUESTS[request["do"]](request, progress, should_stop)
 
@@ -177,8 +157,8 @@ def _do_batch(request: Mapping[str, Any], progress: Progress, should_stop: Shoul
         fault = damage.fault_behind(failure, path)
         if fault is None:
             raise
-        error = dict(damage.index_error(index_uid, fault).as_json())
-        answer = {"fault": fault, "outcomes": [Outcome(task.uid, error=error).as_json() for task in tasks]}
+        error = damage.index_error(index_uid, fault).as_json()
+        answer = {"fault": fault, "outcomes": [outcome_of(task, error=error) for task in tasks]}
     return answer | {"embedderRequests": embedding.request_counts()}
 
 
@@ -188,10 +168,17 @@ def _do_commit_nothing(request: Mapping[str, Any], progress: Progress, should_st
 
 
 def _do_materialize(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
+    """Materialize postings until `should_stop()`, see svcd.index.materialized. isDone: whether nothing is left to do.
+
+    A full disk also ends the work: searches work without materialized postings, and other data needs the space.
+    """
     path = Path(request["path"])
     try:
-        return {"isDone": materialize_postings(path, should_stop)}
+        with closing(IndexWriter(path)) as writer:
+            return {"isDone": writer.materialize_postings(should_stop)}
     except Exception as failure:
+        if isinstance(failure, sqlite3.OperationalError) and lacks_room(failure):
+            return {"isDone": True}
         from svcd.index import damage  # few indexes ever need it
 
         fault = damage.fault_behind(failure, path)
@@ -207,7 +194,7 @@ def _do_archive(request: Mapping[str, Any], progress: Progress, should_stop: Sho
 
 
 def _do_abort_upload(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
-    from svcd.tasks.uploads import abort_upload  # imported late: it loads the HTTP client
+    from svcd.remote.object_store import abort_upload  # imported late: it loads the HTTP client
 
     abort_upload(request)
     return {}
@@ -221,16 +208,15 @@ def _do_export(request: Mapping[str, Any], progress: ReportProgress, should_stop
 
 _REQUESTS: Mapping[str, Callable[[Mapping[str, Any], ReportProgress, ShouldStop], dict[str, Any]]] = {
     "batch": _do_batch, "commitNothing": _do_commit_nothing, "materialize": _do_materialize, "archive": _do_archive,
-    "abortUpload": _do_abort_upload, "export": _do_export,
-}
+    "abortUpload": _do_abort_upload, "export": _do_export}
 
 
 def _apply(writer: IndexWriter, index_uid: str, shape: str, tasks: Sequence[IndexingTask], budget: MemoryBudget,
-           progress: Progress, threads: int) -> list[dict[str, Any]]:
+           progress: Progress, threads: int) -> list[Outcome]:
     action = partial(_documents, threads=threads) if shape == batching.DOCUMENTS else _ACTIONS[shape]
     try:
         with writer.transaction():
-            outcomes = [outcome.as_json() for outcome in action(writer, tasks, budget, progress)]
+            outcomes = list(action(writer, tasks, budget, progress))
             _remember(writer, tasks, outcomes)
             progress("committing", 0, 1)
     except IndexingFailure as failure:
@@ -239,15 +225,15 @@ def _apply(writer: IndexWriter, index_uid: str, shape: str, tasks: Sequence[Inde
         if not embedding.is_shared():  # in a cluster the runner discards them, once the other nodes have them
             KeptEmbeddings(writer.path).discard()
         return outcomes
-    return [Outcome(task.uid, error=dict(error)).as_json() for task in tasks]
+    return [outcome_of(task, error=error) for task in tasks]
 
 
-def _remember(writer: IndexWriter, tasks: Sequence[IndexingTask], outcomes: Sequence[Mapping[str, Any]]) -> None:
+def _remember(writer: IndexWriter, tasks: Sequence[IndexingTask], outcomes: Sequence[Outcome]) -> None:
     moments = {task.uid: task.enqueued_at for task in tasks}
     writer.remember((moments[outcome["uid"]], outcome) for outcome in outcomes)
 
 
-def _answer(writer: IndexWriter, outcomes: list[dict[str, Any]], recovered: dict[str, int] | None = None) -> dict[str, Any]:
+def _answer(writer: IndexWriter, outcomes: list[Outcome], recovered: dict[str, int] | None = None) -> dict[str, Any]:
     return {"outcomes": outcomes, "primaryKey": writer.primary_key, "stats": writer.stats(),
             "needsMaterializedPostings": writer.needs_materialized_postings(), "recovered": recovered}
 
@@ -255,37 +241,38 @@ def _answer(writer: IndexWriter, outcomes: list[dict[str, Any]], recovered: dict
 def _documents(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget,
                progress: Progress, threads: int = 1) -> Iterator[Outcome]:
     total = sum(task.payload_bytes for task in tasks)
-    with ExitStack() as stack:
-        process = None
-        if threads > 1 and total >= ANALYZED_BESIDE:
-            process = stack.enter_context(closing(AnalysisProcess(writer.settings)))
-        documents = DocumentWriter(writer, budget.documents, process, partial(progress, EMBEDDING))
-        yield from _document_tasks(writer, documents, tasks, budget, progress)
-
-
-def _document_tasks(writer: IndexWriter, documents: DocumentWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget,
-                    progress: Progress) -> Iterator[Outcome]:
-    total = sum(task.payload_bytes for task in tasks)
     before = 0
-    for task in tasks:
-        is_deletion = task.kind == "documentDeletion"
-        progress("delete documents" if is_deletion else "indexing", before, total)
-        try:
-            with documents.task(is_large=task.is_large(budget.documents)):
-                outcome = Outcome(task.uid, _delete(writer, documents, task) if is_deletion else
-                                  _add(writer, documents, task, partial(progress, "indexing"), before, total))
-        except ApiError as error:
-            outcome = Outcome(task.uid, error=dict(error.as_json()))
-        before += task.payload_bytes
-        yield outcome
-    progress("indexing", before, total)
-    documents.finish()
+    has_process = threads > 1 and total >= ANALYZED_BESIDE
+    with closing(AnalysisProcess(writer.settings)) if has_process else nullcontext() as process:
+        documents = DocumentWriter(writer, budget.documents, process, partial(progress, EMBEDDING))
+        for task in tasks:
+            is_deletion = task.kind == "documentDeletion"
+            progress("delete documents" if is_deletion else "indexing", before, total)
+            try:
+                with documents.task(is_large=task.is_large(budget.documents)):
+                    outcome = outcome_of(task, _delete(writer, documents, task) if is_deletion else
+                                         _add(writer, documents, task, partial(progress, "indexing"), before, total))
+            except ApiError as error:
+                outcome = outcome_of(task, error=error.as_json())
+            before += task.payload_bytes
+            yield outcome
+        progress("indexing", before, total)
+        documents.finish()
 
 
 def _add(writer: IndexWriter, documents: DocumentWriter, task: IndexingTask, report: Callable[[int, int], None], before: int,
          total: int) -> dict[str, Any]:
     """Write the documents of a task. report: called with the bytes read so far, counted from `before`, and the total."""
-    key = _primary_key(writer, task.content.get("primaryKey"))
+    known, wanted = writer.primary_key, task.content.get("primaryKey")
+    if wanted not in (None, known):
+        if known is not None:
+            raise _primary_key_exists_error(known)
+        writer.primary_key = wanted
+    key = known or wanted  # None when it is to be inferred from the first document
+    # A given key gets the first field number; an inferred one gets the number of its place in the document (recorded in
+    # search/metadata).
+    if key is not None and "." not in key:
+        writer.register([key])
     read = 0
     for lines, parsed in read_payload(task.payload, task.payload_bytes, task.content.get("checksum")):
         if key is None:
@@ -322,9 +309,14 @@ def _matching_docids(writer: IndexWriter, task: IndexingTask) -> Sequence[int]:
 
 
 def _delete_in_portions(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget, progress: Progress,
-                        free_bytes: int) -> list[dict[str, Any]]:
-    """Run deletions by identifier or filter on a disk that is too full for one transaction."""
-    outcomes: list[dict[str, Any]] = []
+                        free_bytes: int) -> list[Outcome]:
+    """Run deletions by identifier or filter on a disk that is too full for one transaction.
+
+    Each portion has its own commit: removing a tenth of the documents rewrites most pages of the file in the log; in portions the
+    log stays as small as the reserve. Readers see the documents disappear gradually; after a crash in between, the task starts
+    again with the remaining documents.
+    """
+    outcomes: list[Outcome] = []
     for task in tasks:
         progress("delete documents", len(outcomes), len(tasks))
         try:
@@ -332,29 +324,17 @@ def _delete_in_portions(writer: IndexWriter, tasks: Sequence[IndexingTask], budg
                 docids = _matching_docids(writer, task) if "filter" in task.content else sorted(
                     found.docid for found in writer.stored(list(dict.fromkeys(_identifiers(task)))).values())
         except ApiError as error:
-            outcomes.append(Outcome(task.uid, error=dict(error.as_json())).as_json())
+            outcomes.append(outcome_of(task, error=error.as_json()))
             continue
-        delete_in_portions(writer, docids, budget.documents, free_bytes)
-        outcomes.append(Outcome(task.uid, {"deletedDocuments": len(docids)}).as_json())
+        _delete_documents(writer, docids, budget.documents, free_bytes)
+        outcomes.append(outcome_of(task, {"deletedDocuments": len(docids)}))
     with writer.transaction():
         _remember(writer, tasks, outcomes)
     return outcomes
 
 
-# Deletion in portions, each with its own commit, for a disk that is too full for one transaction. Removing a tenth of the
-# documents rewrites most pages of the file in the log; in portions the log stays as small as the reserve. Readers see the
-# documents disappear gradually; after a crash in between, the task starts again with the remaining documents.
-
-_FIRST_PORTION, _LARGEST_PORTION = 16, 512  # documents
-# The log of a portion may take 1/_LOG_PART of the free space; a checkpoint may let the file grow by the same amount.
-_LOG_PART = 4
-
-
-def delete_in_portions(writer: IndexWriter, docids: Sequence[int], limit: int, free_bytes: int) -> None:
-    """Delete documents, outside a transaction. limit: see DocumentWriter; free_bytes: approximate free disk space.
-
-    Raises sqlite3.OperationalError when not even one document could be deleted.
-    """
+def _delete_documents(writer: IndexWriter, docids: Sequence[int], limit: int, free_bytes: int) -> None:
+    """Delete documents in portions. Raises sqlite3.OperationalError when not even one document could be deleted."""
     size, start = _FIRST_PORTION, 0
     while start < len(docids):
         try:
@@ -380,29 +360,11 @@ def _identifiers(task: IndexingTask) -> list[str]:
     return [str(each) for each in ids]
 
 
-def _primary_key(writer: IndexWriter, wanted: str | None) -> str | None:
-    """Return the primary key of the index with this task; None when it is to be inferred from the first document.
-
-    A given key gets the first field number; an inferred key gets the number of its place in the document (recorded in
-    search/metadata).
-    """
-    known = writer.primary_key
-    if wanted not in (None, known):
-        if known is not None:
-            raise _primary_key_exists_error(known)
-        writer.primary_key = wanted
-    key = known or wanted
-    if key is not None and "." not in key:
-        writer.register([key])
-    return key
-
-
 def _primary_key_exists_error(known: str | None) -> ApiError:
     return ApiError("index_primary_key_already_exists", f"Index already has a primary key: `{known}`.")
 
 
-def _clear(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget,
-           progress: Progress) -> Iterator[Outcome]:
+def _clear(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget, progress: Progress) -> Iterator[Outcome]:
     """Delete all documents and apply settings. The first task that deletes all counts them; others change no document."""
     before = writer.number_of_documents
     writer.clear()
@@ -413,14 +375,13 @@ def _clear(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBud
     for task in tasks:
         if task.kind == "documentDeletion":
             is_of_all = bool(task.content.get("all"))
-            yield Outcome(task.uid, {"deletedDocuments": before if is_of_all else 0})
+            yield outcome_of(task, {"deletedDocuments": before if is_of_all else 0})
             before = 0 if is_of_all else before
         elif task.kind == "documentAdditionOrUpdate":
-            yield Outcome(task.uid, {"indexedDocuments": 0})
+            yield outcome_of(task, {"indexedDocuments": 0})
 
 
-def _settings(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget,
-              progress: Progress) -> Iterator[Outcome]:
+def _settings(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget, progress: Progress) -> Iterator[Outcome]:
     progress("retrieving and merging the settings", 0, 1)
     before = after = writer.settings
     try:
@@ -441,14 +402,11 @@ def _settings(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: Memory
         for part in _all_documents(writer, progress):
             writer.write_words([(docid, analysis.positions(document)) for docid, document in part])
     if Redo.VECTORS in redo and (IndexSettings.of(after).embedders or writer.vectors.embedders):
-        from svcd.tasks.embedder_changes import EmbedderChanges  # imported late: few indexes have embedders
-
         try:
             EmbedderChanges(writer, tasks[0].index_uid, before, after).apply(progress)
         except ApiError as error:
             raise IndexingFailure(error) from error
-    for task in tasks:
-        yield Outcome(task.uid)
+    yield from map(outcome_of, tasks)
 
 
 def _update_values(writer: IndexWriter, before: Mapping[str, Any], after: Mapping[str, Any], progress: Progress) -> None:
@@ -477,54 +435,35 @@ def _all_documents(writer: IndexWriter, progress: Progress) -> Iterator[list[tup
         progress("indexing", finished, total)
 
 
-def _create(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget,
-            progress: Progress) -> Iterator[Outcome]:
-    progress("creating the index", 0, 1)
-    yield from _set_key(writer, tasks[0])
-
-
-def _update(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget,
-            progress: Progress) -> Iterator[Outcome]:
-    progress("updating the index", 0, 1)
-    key = tasks[0].content.get("primaryKey")
-    if key is not None and writer.primary_key not in (None, key) and writer.number_of_documents:
-        raise IndexingFailure(_primary_key_exists_error(writer.primary_key))
-    yield from _set_key(writer, tasks[0])
-
-
-def _set_key(writer: IndexWriter, task: IndexingTask) -> Iterator[Outcome]:
-    """Set the primary key given by a task; null does not change it."""
+def _set_key(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget, progress: Progress) -> Iterator[Outcome]:
+    """Create or update an index: set the primary key that the task gives; null does not change it."""
+    (task,) = tasks
+    progress("creating the index" if task.kind == "indexCreation" else "updating the index", 0, 1)
     key = task.content.get("primaryKey")
     if key is not None:
+        if writer.primary_key not in (None, key) and writer.number_of_documents:
+            raise IndexingFailure(_primary_key_exists_error(writer.primary_key))
         writer.primary_key = key
-    yield Outcome(task.uid)
+    yield outcome_of(task)
 
 
-def _edit(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget,
-          progress: Progress) -> Iterator[Outcome]:
+def _edit(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget, progress: Progress) -> Iterator[Outcome]:
     # Imported late: few batches run a function, and the interpreter takes 2 MB of memory.
     from svcd.tasks import editing
 
-    yield Outcome(tasks[0].uid, editing.edit(writer, budget.documents, tasks[0].content, progress))
+    yield outcome_of(tasks[0], editing.edit(writer, budget.documents, tasks[0].content, progress))
 
 
 def _change_rules(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget,
                   progress: Progress) -> Iterator[Outcome]:
-    # Imported late: few instances have search rules.
-    from svcd.tasks import rule_changes
+    from svcd.tasks import rule_changes  # imported late: few instances have search rules
 
     progress("updating the search rules", 0, 1)
-    is_clear = any(task.kind == "dsrClear" for task in tasks)
-    change = rule_changes.clear_rules if is_clear else rule_changes.update_rules
-    for uid, details in change(writer, tasks):
-        yield Outcome(uid, details)
+    yield from map(outcome_of, tasks, rule_changes.change_rules(writer, tasks))
 
 
 _Action = Callable[[IndexWriter, Sequence[IndexingTask], MemoryBudget, Progress], Iterator[Outcome]]
 _ACTIONS: dict[str, _Action] = {
-    batching.DOCUMENTS: _documents, batching.DELETIONS: _documents, batching.FILTER_DELETIONS: _documents,
-    batching.CLEAR: _clear,
-    batching.CLEAR_AND_SETTINGS: _clear, batching.SETTINGS: _settings,
-    batching.RULES: _change_rules, batching.RULES_CLEARED: _change_rules,
-    "indexCreation": _create, "indexUpdate": _update, "documentEdition": _edit,
-}
+    batching.DOCUMENTS: _documents, batching.DELETIONS: _documents, batching.FILTER_DELETIONS: _documents, batching.CLEAR: _clear,
+    batching.CLEAR_AND_SETTINGS: _clear, batching.SETTINGS: _settings, batching.RULES: _change_rules,
+    batching.RULES_CLEARED: _change_rules, "indexCreation": _set_key, "indexUpdate": _set_key, "documentEdition": _edit}

@@ -1,17 +1,21 @@
-"""Jobs of the runner: batches and maintenance, from their claim to their end."""
+"""Jobs of the runner: batches and maintenance, from their claim to their end; the state that its parts share."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from svcd.instance.applied_log import BegunBatch
 from svcd.instance.instance import Instance
 from svcd.instance.queue import RunningBatch
 from svcd.instance.task_records import Batch, Task
 from svcd.tasks.batching import Kind, Plan, kind_of
 from svcd.tasks.indexing_client import IndexingProcess, Progress, ReportProgress, Step
-from svcd.tasks.shared_log import Cluster
+
+if TYPE_CHECKING:
+    from svcd.cluster.node import Node
 
 ALL_INDEXES = ""  # the index_uid of a dump, a snapshot or an export
 
@@ -46,6 +50,42 @@ class Maintenance:
     done: threading.Event = field(default_factory=threading.Event)
 
 
+class SingleNode:
+    """The null object for svcd.cluster.node.Node outside any cluster: it decides alone, and has no log. start: starts a batch."""
+
+    def __init__(self, start: Callable[[Sequence[Task], str, str], bool]) -> None:
+        self.on_begun: Callable[[BegunBatch], None] = lambda begun: None
+        self.on_leadership: list[Callable[[], None]] = []
+        self.begin = start
+
+    def begun_before(self) -> Sequence[BegunBatch]:
+        """Return no batches: the queue holds everything."""
+        return ()
+
+    def is_leading(self) -> bool:
+        """Return True."""
+        return True
+
+    def committed_end(self, batch_uid: int, outcome: Callable[[], Mapping[str, Any]]) -> None:
+        """Return None: the caller runs the batch and stores its own end."""
+
+    def report_failure(self, reason: str) -> None:
+        """Do nothing: the caller tries again."""
+
+    def end_unless_leading(self, batch_uid: int) -> None:
+        """Return None: this node decides."""
+
+    def share_file(self, path: Path) -> dict[str, Any]:
+        """Return no members: no other node needs the file."""
+        return {}
+
+    def take_file(self, payload: dict[str, Any], path: Path) -> None:
+        """Do nothing: no other node has made a file."""
+
+    def ended(self, batch_uid: int, tasks: Sequence[int]) -> None:
+        """Do nothing: no other node waits."""
+
+
 @dataclass
 class RunnerContext:
     """The state that the parts of the runner share.
@@ -55,7 +95,7 @@ class RunnerContext:
     """
 
     instance: Instance
-    cluster: Cluster
+    cluster: Node | SingleNode
     is_clustered: bool
     on_batch: Callable[[Batch, Sequence[Task]], None]
     on_bug: Callable[[str], None]

@@ -116,8 +116,7 @@ def _write_index(new: Path, uid: str, old: Path, primary_key: str | None, settin
     folder = new / "indexes" / _safe_name(uid)
     folder.mkdir()
     some = updated_at or created_at or rfc3339(now())
-    _write(folder / "metadata.json", {
-        "uid": uid, "primaryKey": primary_key, "createdAt": created_at or some, "updatedAt": some})
+    _write(folder / "metadata.json", {"uid": uid, "primaryKey": primary_key, "createdAt": created_at or some, "updatedAt": some})
     _write(folder / "settings.json", _settings(settings))
     documents = old / "documents.jsonl"
     if documents.exists():
@@ -145,21 +144,17 @@ def _settings(settings: Json) -> Json:
     return settings
 
 
-def _error(error: Any) -> Json | None:
-    """Return the error of a task with today's codes. Old forms: {message, code, ...} and {msg, code}."""
-    if error is None:
-        return None
-    error = error if isinstance(error, dict) else {"message": str(error)}
-    code = _WORD.sub("_", error.get("code") or error.get("errorCode") or "").lower()
-    code = _RENAMED_CODES.get(code, code)
-    return dict(error_object(code if code in ERRORS else "unretrievable_error_code",
-                             error.get("message") or error.get("msg") or ""))
-
-
 def _task(uid: int, index_uid: str | None, status: str, kind: Any, details: Json | None, enqueued_at: str,
           started_at: str | None = None, finished_at: str | None = None, error: Any = None) -> Json:
+    """Return the line of a task. error: gets today's codes; old forms are {message, code, ...}, {msg, code} and texts."""
+    if error is not None:
+        error = error if isinstance(error, dict) else {"message": str(error)}
+        code = _WORD.sub("_", error.get("code") or error.get("errorCode") or "").lower()
+        code = _RENAMED_CODES.get(code, code)
+        error = dict(error_object(code if code in ERRORS else "unretrievable_error_code",
+                                  error.get("message") or error.get("msg") or ""))
     line = {"uid": uid, "batchUid": None, "indexUid": index_uid, "status": status, "type": kind, "details": details,
-            "error": _error(error), "enqueuedAt": enqueued_at, "startedAt": started_at, "finishedAt": finished_at}
+            "error": error, "enqueuedAt": enqueued_at, "startedAt": started_at, "finishedAt": finished_at}
     return {name: value for name, value in line.items() if value is not None or name in ("batchUid", "indexUid")}
 
 
@@ -209,8 +204,7 @@ def _read_v4_v5(folder: Path, new: Path) -> None:
     for line in _lines(folder / "index_uuids" / "data.jsonl"):
         old = folder / "indexes" / _safe_name(line["index_meta"]["uuid"])
         meta = loads_wrapped((old / "meta.json").read_bytes())
-        _write_index(new, line["uid"], old, meta.get("primary_key"), meta["settings"],
-                     *dates.get(line["uid"], (None, None)))
+        _write_index(new, line["uid"], old, meta.get("primary_key"), meta["settings"], *dates.get(line["uid"], (None, None)))
 
 
 def _v5_task(line: Json, updates: Path, new: Path, dates: dict[str, tuple[str, str]]) -> Json:
@@ -266,12 +260,10 @@ def _read_v2_v3(folder: Path, new: Path) -> None:
         _write_index(new, uid, old, meta.get("primary_key"), meta["settings"], *dates.get(uid, (None, None)))
 
 
-_V3_STATUSES = {"enqueued": _ENQUEUED, "processing": _ENQUEUED, "processed": _SUCCEEDED, "failed": _FAILED,
-                "aborted": _FAILED}
+_V3_STATUSES = {"enqueued": _ENQUEUED, "processing": _ENQUEUED, "processed": _SUCCEEDED, "failed": _FAILED, "aborted": _FAILED}
 
 
-def _v3_task(uid: int, index_uid: str | None, update: Json, updates: Path, new: Path,
-             dates: dict[str, tuple[str, str]]) -> Json:
+def _v3_task(uid: int, index_uid: str | None, update: Json, updates: Path, new: Path, dates: dict[str, tuple[str, str]]) -> Json:
     status = _V3_STATUSES[update["status"]]
     success = update.get("success")
     result = _first(success.values()) if isinstance(success, dict) else {}
@@ -330,8 +322,7 @@ def _take_documents(updates: Path, uuid: str | None, new: Path, uid: int) -> int
 
 def _read_v1(folder: Path, new: Path) -> None:
     indexes = loads_wrapped((folder / "metadata.json").read_bytes())["indexes"]
-    lines = (line for index in indexes
-             for line in _v1_tasks(index["uid"], folder / _safe_name(index["uid"]) / "updates.jsonl"))
+    lines = (line for index in indexes for line in _v1_tasks(index["uid"], folder / _safe_name(index["uid"]) / "updates.jsonl"))
     _write_lines(new / "tasks" / "queue.jsonl", ({**line, "uid": uid} for uid, line in enumerate(lines)))
     for index in indexes:
         old = folder / index["uid"]
@@ -358,8 +349,7 @@ def _v1_tasks(index_uid: str, path: Path) -> Iterator[Json]:
         error = {"message": update.get("error"), "code": update.get("errorCode")} if status == _FAILED else None
         kind, details = _V1_TYPES[about["name"]](status, about)
         started_at = parse_rfc3339(update["processedAt"]) - round(update["duration"] * SECOND)
-        yield _task(0, index_uid, status, kind, details, update["enqueuedAt"], rfc3339(started_at),
-                    update["processedAt"], error)
+        yield _task(0, index_uid, status, kind, details, update["enqueuedAt"], rfc3339(started_at), update["processedAt"], error)
 
 
 def _v1_change(_status: str, about: Json) -> tuple[Any, Json]:
@@ -390,6 +380,5 @@ _V1_TYPES: Mapping[str, Callable[[str, Json], tuple[Any, Json]]] = {
 }
 
 _READERS: Mapping[str, Callable[[Path, Path], None]] = {
-    "V1": _read_v1, "V2": _read_v2_v3, "V3": _read_v2_v3, "V4": _read_v4_v5, "V5": _read_v4_v5,
-}
+    "V1": _read_v1, "V2": _read_v2_v3, "V3": _read_v2_v3, "V4": _read_v4_v5, "V5": _read_v4_v5}
 VERSIONS = frozenset(_READERS)

@@ -107,19 +107,20 @@ class Planner:
         swaps = [task for task in self._queue.enqueued(["indexSwap", "indexUpdate"]) if batching.is_renaming(task)]
         waiting: set[str] = set()
         for task in self._queue.enqueued(_INDEX_KINDS):
-            uids = global_tasks.indexes_of(task)
-            if waiting.isdisjoint(uids) and (plan := self._plan_for_task(task, uids, swaps, running)):
+            uids, plan = global_tasks.indexes_of(task), None
+            if not waiting.isdisjoint(uids):
+                pass
+            elif batching.is_renaming(task):
+                if running.leaves_alone(uids):
+                    plan = batching.plan_by_rank(task.kind, iter([task]))
+            elif running.leaves_free(task.index_uid):
+                barrier = min((swap.uid for swap in swaps if task.index_uid in global_tasks.indexes_of(swap)), default=1 << 63)
+                following = self._queue.enqueued(_INDEX_KINDS, index_uid=task.index_uid)
+                before = takewhile(lambda each: each.uid < barrier, following)  # noqa: B023  # read before the next task
+                row = self._instance.index(task.index_uid or "")
+                state = IndexState(row is not None, row.primary_key if row else None)
+                plan = batching.plan_for_index(before, state, self._limits)
+            if plan:
                 return plan
             waiting.update(uids)
         return None
-
-    def _plan_for_task(self, task: Task, uids: Sequence[str], swaps: Sequence[Task], running: Running) -> Plan | None:
-        if batching.is_renaming(task):
-            return batching.plan_by_rank(task.kind, iter([task])) if running.leaves_alone(uids) else None
-        if not running.leaves_free(task.index_uid):
-            return None
-        barrier = min((swap.uid for swap in swaps if task.index_uid in global_tasks.indexes_of(swap)), default=None)
-        following = self._queue.enqueued(_INDEX_KINDS, index_uid=task.index_uid)
-        before = takewhile(lambda each: barrier is None or each.uid < barrier, following)
-        row = self._instance.index(task.index_uid or "")
-        return batching.plan_for_index(before, IndexState(row is not None, row.primary_key if row else None), self._limits)

@@ -9,9 +9,9 @@ reads, and mostly waits for the network; there is one at a time. A batch starts 
 `_export`, `_idle`, `_stale` and the stop.
 
 A batch ends in one transaction of instance.sqlite: tasks, batch, row of the index, and notice for the webhooks (batch_ends). Its
-effect and the outcomes of its tasks were committed before, in the file of the index (index_batches). When svcd stops in between,
-the tasks are still enqueued; they are claimed again and get the stored outcomes instead of being applied twice. So after a crash
-at any moment a task is either enqueued, or finished with its effect and its notice.
+effect and the outcomes of its tasks were committed before, in the file of the index (process_batches). When svcd stops in
+between, the tasks are still enqueued; they are claimed again and get the stored outcomes instead of being applied twice. So after
+a crash at any moment a task is either enqueued, or finished with its effect and its notice.
 See docs/tasks-and-batches.md#commit-and-crash.
 """
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from svcd.base import quantities
 from svcd.instance.applied_log import BegunBatch, ClusterStopped
@@ -27,53 +28,47 @@ from svcd.instance.instance import Instance
 from svcd.instance.queue import RunningBatch
 from svcd.instance.task_records import Batch, Task
 from svcd.tasks import batching, global_tasks
-from svcd.tasks.batch_ends import BatchEnds
+from svcd.tasks.batch_ends import BatchEnds, describe
 from svcd.tasks.batching import Limits, Plan
-from svcd.tasks.index_batches import IndexBatches
 from svcd.tasks.indexing_client import IndexingProcess, IndexingProcessCrashed, IndexingProcessDied, MemoryBudget, Progress
-from svcd.tasks.jobs import ALL_INDEXES, Job, Maintenance, RunnerContext
-from svcd.tasks.outcomes import describe
+from svcd.tasks.jobs import ALL_INDEXES, Job, Maintenance, RunnerContext, SingleNode
 from svcd.tasks.planning import Planner, Running
-from svcd.tasks.reading_batches import ReadingBatches
-from svcd.tasks.shared_log import Cluster, SingleNode
+from svcd.tasks.process_batches import IndexBatches, ReadingBatches
 
-OnBatch = Callable[[Batch, Sequence[Task]], None]
+if TYPE_CHECKING:
+    from svcd.cluster.node import Node
 
 
 class Runner:
     """Runs the tasks of an instance.
 
-    on_batch: called with each batch that ended and its tasks; on_bug: with the text of unexpected errors. retry_s: seconds
-    until a batch that could not be finished is tried again. quiet_s: seconds without a task before postings are
-    materialized. spare_s: seconds until an idle indexing process ends, unless it is the only idle one. folders: of dumps and
-    snapshots. networks: private networks that embedders and exports may call. payload_limit: largest body in bytes that this
-    instance accepts. cluster: the log that several nodes share; then its leader plans batches, and every node runs the batches
-    that the log has begun, in its order. parallel_after_s: seconds that a batch runs, by `clock`, before others may start beside
-    it.
-
-    The last batch of an index tells whether its postings should be materialized; after a start, the runner checks large indexes.
+    on_batch: called with each batch that ended and its tasks; on_bug: with the text of unexpected errors. retry_s: seconds until
+    a batch that could not be finished is tried again. quiet_s: seconds without a task before postings are materialized. spare_s:
+    seconds until an idle indexing process ends, unless it is the only idle one. folders: of dumps and snapshots. networks:
+    private networks that embedders and exports may call. payload_limit: largest body in bytes that this instance accepts.
+    cluster: the log that several nodes share; then its leader plans batches, and every node runs the batches that the log has
+    begun, in its order. parallel_after_s: seconds that a batch runs, by `clock`, before others may start beside it. The last
+    batch of an index tells whether its postings should be materialized; after a start, the runner checks large indexes.
     """
 
     def __init__(self, instance: Instance, *, workers: int = 1, limits: Limits = Limits(), budget: MemoryBudget = MemoryBudget(),
-                 on_batch: OnBatch = lambda batch, tasks: None, on_bug: Callable[[str], None] = print,
-                 make_writer: Callable[[int], IndexingProcess] = IndexingProcess, retry_s: float = 1.0,
-                 quiet_s: float = 0.3, spare_s: float = 5.0, folders: global_tasks.Folders = global_tasks.Folders(),
-                 networks: Sequence[str] = (), payload_limit: int = 100_000_000, cluster: Cluster | None = None,
-                 parallel_after_s: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
+                 on_batch: Callable[[Batch, Sequence[Task]], None] = lambda batch, tasks: None,
+                 on_bug: Callable[[str], None] = print, make_writer: Callable[[int], IndexingProcess] = IndexingProcess,
+                 retry_s: float = 1.0, quiet_s: float = 0.3, spare_s: float = 5.0,
+                 folders: global_tasks.Folders = global_tasks.Folders(), networks: Sequence[str] = (),
+                 payload_limit: int = 100_000_000, cluster: Node | None = None, parallel_after_s: float = 1.0,
+                 clock: Callable[[], float] = time.monotonic) -> None:
         self._instance = instance
         self._queue = instance.queue
         self._planner = Planner(instance, limits)
-        self._cluster = SingleNode(self._start_batch) if cluster is None else cluster
+        self._cluster: Node | SingleNode = SingleNode(self._start_batch) if cluster is None else cluster
         self._context = RunnerContext(instance, self._cluster, cluster is not None, on_batch, on_bug)
         self._ends = BatchEnds(self._context)
         self._reading = ReadingBatches(self._context, self._ends, folders, networks, payload_limit)
         self._indexing = IndexBatches(self._context, self._ends, budget, networks, self._threads_per_job, self._mark_stale)
-        self._parallel_after_s = parallel_after_s
-        self._clock = clock
+        self._parallel_after_s, self._clock = parallel_after_s, clock
         self._waiting: list[Job] = []  # batches that the log has begun and that have not started here, in the order of the log
-        self._retry_s = retry_s
-        self._quiet_s = quiet_s
-        self._spare_s = spare_s
+        self._retry_s, self._quiet_s, self._spare_s = retry_s, quiet_s, spare_s
         self._changed = threading.Condition()
         self._busy: dict[str, Job | Maintenance] = {}
         self._jobs: list[Job | Maintenance] = []
@@ -174,10 +169,8 @@ class Runner:
 
     def claim_next(self) -> bool:
         """Claim the next batch; run global tasks at once. Return False when there is none, or no free worker."""
-        if not self._is_recovered:
-            self._is_recovered = True
-            if self._recover():
-                return True
+        if not self._is_recovered and self._recover():
+            return True
         if self._start_waiting():
             return True
         if self._waiting or not self._cluster.is_leading():
@@ -190,6 +183,7 @@ class Runner:
 
     def _recover(self) -> bool:
         """After the start: end tasks whose effect was committed before the stop, before anything can cancel them."""
+        self._is_recovered = True
         if self._context.is_clustered:  # its batches run again, and answer with the stored outcomes
             self._instance.discard_unlisted_files([job.index_uid for job in self._waiting])
             return False
@@ -237,7 +231,7 @@ class Runner:
 
     # Batches that the log of a cluster has begun
 
-    def _join(self, cluster: Cluster) -> None:
+    def _join(self, cluster: Node | SingleNode) -> None:
         cluster.on_begun = self._add_begun
         cluster.on_leadership.append(self.wake)
         for begun in cluster.begun_before():
@@ -281,7 +275,7 @@ class Runner:
 
     def _start_again(self, job: Job) -> None:
         """Put a batch of the log that could not be finished here before the waiting batches; it is retried until it succeeds."""
-        self._cluster.stumbled(f"batch {job.running.batch.uid} could not be finished on this node")
+        self._cluster.report_failure(f"batch {job.running.batch.uid} could not be finished on this node")
         with self._changed:
             self._waiting.insert(0, Job(job.plan, job.running, job.index_uid))
 
@@ -348,7 +342,8 @@ class Runner:
         if first.kind == "taskCancelation" and not self._context.is_clustered:  # in a cluster all nodes finish a begun batch
             for job in self.kill_batches(first.content["uids"]):
                 job.done.wait()  # then its tasks are enqueued again
-        end = self._ends.sealed(running, dict)  # before the transaction, during which no entry of the log could be applied
+        # Before the transaction, during which no entry of the log could be applied.
+        end = self._cluster.committed_end(running.batch.uid, dict)
         try:
             with self._instance.changing(), self._queue.finishing() as connection:
                 ended = global_tasks.run(self._instance, connection, running, progress)
@@ -359,12 +354,9 @@ class Runner:
                 self._queue.requeue(running)
             self._context.on_bug(f"batch {running.batch.uid} could not be finished: {error!r}")
             raise
-        self._ends.forget(running)
         if batching.is_renaming(first):
             self._stale = None  # the names belong to other files now
-        global_tasks.remove_payloads(self._queue, ended)
-        self._instance.reserve.restore()
-        self._context.on_batch(running.batch, ended)
+        self._ends.after_commit(running, ended)
 
     def kill_batches(self, uids: Sequence[int]) -> list[Job]:
         """Kill the running batches that hold one of these tasks; return them, so that the caller can wait for their end."""

@@ -49,11 +49,6 @@ def _entry(held: DocumentVectors, is_fixed: bool) -> str:
     return f'{{"embeddings":[{vectors}],"regenerate":{dumps(held.regenerate and not is_fixed)}}}'
 
 
-def needing_features() -> list[str]:
-    """Return the names of the settings that instances accept only while a feature is on."""
-    return [setting.name for setting in SETTINGS if setting.feature is not None]
-
-
 def settings_in_effect(stored: Mapping[str, Any], takes: Callable[[Setting], bool]) -> dict[str, Any]:
     """Return all effective settings, with secrets in clear. takes: whether to include a setting that needs a feature."""
     return {setting.name: setting.resolved(stored) for setting in SETTINGS if setting.feature is None or takes(setting)}

@@ -29,8 +29,7 @@ from svcd.validation import FieldError
 # Messages about malformed input. The code that reads archives trusts their form, and raises one of MALFORMED where the form
 # differs; describe() turns it into a message for the operator, without the text of the Python exception.
 
-MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, StopIteration, TypeError,
-             ValueError)
+MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError)
 # Errors of opening an extracted file that the archive has caused: a missing file, a folder, an impossible name.
 _ODD_FILES = frozenset((errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG,
                         errno.EINVAL))
@@ -148,7 +147,6 @@ def unpack(path: Path, folder: Path, noun: str, is_wanted: Callable[[PurePosixPa
     Raises OSError; ArchiveRefused, also when the disk is too small.
     """
     folder.mkdir()
-    room = _DiskSpace(folder, path, noun)
     with path.open("rb") as packed:
         try:
             with gzip.GzipFile(fileobj=packed) as unzipped:
@@ -156,7 +154,7 @@ def unpack(path: Path, folder: Path, noun: str, is_wanted: Callable[[PurePosixPa
                 with tarfile.open(fileobj=cast(BinaryIO, content), mode="r|") as tar:
                     for entry in tar:
                         content.allow(entry.size)
-                        _unpack_entry(tar, entry, folder, noun, is_wanted, room)
+                        _unpack_entry(path, tar, entry, folder, noun, is_wanted)
                 while unzipped.read(_PIECE):  # to the end, where gzip verifies its checksum
                     pass
         except ArchiveRefused:
@@ -198,27 +196,8 @@ class _HeaderLimit:
         return piece
 
 
-class _DiskSpace:
-    """Checks disk space before a file is extracted."""
-
-    def __init__(self, folder: Path, path: Path, noun: str) -> None:
-        self._folder, self._path, self._noun = folder, path, noun
-
-    def require(self, name: str, size: int) -> None:
-        """Raise ArchiveRefused when a file of `size` bytes does not fit on the disk."""
-        disk = os.statvfs(self._folder)
-        free = disk.f_bavail * disk.f_frsize
-        if size > free - _LEFT_BYTES:
-            raise ArchiveRefused(f"{self._path} cannot be unpacked: the entry {quoted_name(name)} of the {self._noun} has {size} "
-                                 f"bytes, and the disk of {self._folder.parent.parent} has {free} left, "
-                                 f"{_LEFT_BYTES} of them kept free")
-        if disk.f_files and disk.f_favail < _LEFT_FILES:
-            raise ArchiveRefused(f"{self._path} cannot be unpacked: the disk of {self._folder.parent.parent} cannot hold "
-                                 f"more files")
-
-
-def _unpack_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path, noun: str,
-                  is_wanted: Callable[[PurePosixPath], bool], room: _DiskSpace) -> None:
+def _unpack_entry(path: Path, tar: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path, noun: str,
+                  is_wanted: Callable[[PurePosixPath], bool]) -> None:
     name = PurePosixPath(entry.name)
     if name.name.startswith("._"):  # macOS metadata
         return
@@ -228,8 +207,14 @@ def _unpack_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path, no
                              "of it")
     if entry.isdir() or not is_wanted(name):  # folders are created with their first file
         return
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize
+    if entry.size > free - _LEFT_BYTES:
+        raise ArchiveRefused(f"{path} cannot be unpacked: the entry {quoted_name(entry.name)} of the {noun} has {entry.size} "
+                             f"bytes, and the disk of {folder.parent.parent} has {free} left, {_LEFT_BYTES} of them kept free")
+    if disk.f_files and disk.f_favail < _LEFT_FILES:
+        raise ArchiveRefused(f"{path} cannot be unpacked: the disk of {folder.parent.parent} cannot hold more files")
     target = folder / name
-    room.require(entry.name, entry.size)
     target.parent.mkdir(parents=True, exist_ok=True)
     content = tar.extractfile(entry)
     assert content is not None

@@ -52,20 +52,16 @@ _JOINS: Mapping[str, Any] = {
 }
 
 
-def batch_stats(
-    tasks: Sequence[Task], trace: Mapping[str, int] | None = None, embedder_requests: Mapping[str, Any] | None = None,
-    figures: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+def batch_stats(tasks: Sequence[Task], trace: Mapping[str, int] | None = None, embedder_requests: Mapping[str, Any] | None = None,
+                figures: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the `stats` of a batch.
 
     Of a finished batch: trace: step path -> nanoseconds; embedder_requests: None without requests; figures: further members.
     """
     counts: dict[str, Any] = {
-        "totalNbTasks": len(tasks),
-        "status": dict(Counter(task.status for task in tasks)),
+        "totalNbTasks": len(tasks), "status": dict(Counter(task.status for task in tasks)),
         "types": dict(Counter(task.kind for task in tasks)),
-        "indexUids": dict(Counter(task.index_uid for task in tasks if task.index_uid is not None)),
-    }
+        "indexUids": dict(Counter(task.index_uid for task in tasks if task.index_uid is not None))}
     if trace is not None:
         counts["progressTrace"] = {path: duration_text(spent) for path, spent in trace.items()}
     counts |= figures or {}
@@ -111,23 +107,13 @@ def elapsed_text(started: int | None, finished: int | None) -> str | None:
 
 def task_view(task: Task) -> dict[str, Any]:
     """Return a task as a JSON object."""
-    view: dict[str, Any] = {
-        "uid": task.uid,
-        "batchUid": task.batch_uid,
-        "indexUid": task.index_uid,
-        "status": task.status,
-        "type": task.kind,
-        "canceledBy": task.canceled_by,
-    }
+    view: dict[str, Any] = {"uid": task.uid, "batchUid": task.batch_uid, "indexUid": task.index_uid, "status": task.status,
+                            "type": task.kind, "canceledBy": task.canceled_by}
     if task.details is not None:
         view["details"] = task.details
-    view |= {
-        "error": task.error,
-        "duration": elapsed_text(task.started_at, task.finished_at),
-        "enqueuedAt": rfc3339_micro(task.enqueued_at),
-        "startedAt": moment_text(task.started_at),
-        "finishedAt": moment_text(task.finished_at),
-    }
+    view |= {"error": task.error, "duration": elapsed_text(task.started_at, task.finished_at),
+             "enqueuedAt": rfc3339_micro(task.enqueued_at), "startedAt": moment_text(task.started_at),
+             "finishedAt": moment_text(task.finished_at)}
     if task.custom_metadata is not None:
         view["customMetadata"] = task.custom_metadata
     return view
@@ -162,8 +148,7 @@ def batch_at(batch: Batch, step: int) -> Batch:
     stats = {name: value for name, value in batch.stats.items() if name in ("totalNbTasks", "types", "indexUids")}
     stats["status"] = {PROCESSING: batch.stats.get("totalNbTasks", 0)}
     order = sorted(stats, key=list(batch.stats).index)  # members keep their order
-    return replace(batch, finished_at=None, details=_before_end(batch.details) or {},
-                   stats={name: stats[name] for name in order})
+    return replace(batch, finished_at=None, details=_before_end(batch.details) or {}, stats={name: stats[name] for name in order})
 
 
 def _before_end(details: Mapping[str, Any] | None) -> dict[str, Any] | None:

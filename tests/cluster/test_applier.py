@@ -153,7 +153,8 @@ def test_3_a_batch_has_tasks_that_wait_and_are_in_no_other(one: Applied, tasks: 
 def test_3_tasks_of_a_batch_that_began_before_a_restart_are_taken(one: Applied) -> None:
     one.apply(task(), term(1), begin(1, [[0, 0]]))
     again = Applier(one.instance, one.applier._log, one.applier.position)
-    again.restore(one.begun)
+    for batch in one.begun:
+        again.remember(batch.tasks)
     told: list[BegunBatch] = []
     again.on_begun = told.append
     again.apply([(4, begin(1, [[0, 0]]))])

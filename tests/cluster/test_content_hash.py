@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from svcd.cluster import content_hash
-from svcd.cluster.content_hash import ContentHashes
+from svcd.cluster import service
+from svcd.cluster.service import ContentHashes
 from tests.tasks.conftest import TaskHarness
 
 FILMS = [{"id": 1, "title": "Alien"}, {"id": 2, "title": "Brazil"}, {"id": 3, "title": "Cube"}]
@@ -81,8 +81,8 @@ def test_3_an_index_that_has_not_changed_is_not_read_again(harness: TaskHarness,
     made = ContentHashes(harness.instance)
     made.update()
     read: list[Any] = []
-    found = content_hash._hash
-    monkeypatch.setattr(content_hash, "_hash", lambda *arguments: read.append(found(*arguments)) or read[-1])
+    found = service._content_hash
+    monkeypatch.setattr(service, "_content_hash", lambda *arguments: read.append(found(*arguments)) or read[-1])
     made.update()
     assert read == [None]
     harness.add([{"id": 1}])

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from svcd.cluster import copying
-from svcd.cluster.copying import Busy, copy_of, remove_leftovers
+from svcd.cluster import joining
+from svcd.cluster.joining import Busy, copy_of, remove_leftovers
 from svcd.index.connections import open_reader
 from svcd.instance import applied_log
 from svcd.instance.instance import Instance
@@ -60,8 +60,8 @@ def test_1_a_copy_has_what_ended_and_what_waits(harness: TaskHarness, tmp_path: 
 
 def test_1_an_index_ahead_of_the_list_is_not_copied(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Committed, and not yet ended: without a batch that has begun, the copy would run it again."""
-    monkeypatch.setattr(copying, "_TRIES", 2)
-    monkeypatch.setattr(copying, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(joining, "_TRIES", 2)
+    monkeypatch.setattr(joining, "_PAUSE_S", 0.0)
     harness.add([{"id": 1}])
     harness.run()
     refused: list[bool] = []

@@ -1,4 +1,4 @@
-"""What must hold of the address of a log (svcd.cluster.log_address.parsed_address):
+"""What must hold of the address of a log (svcd.cluster.log.parsed_address):
 
 1. It names a backend and its servers, perhaps a user, a password or a token, a name and the number of replicas.
 2. A wrong one is refused with a sentence.
@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from svcd.cluster.log import Address
-from svcd.cluster.log_address import open_log, parsed_address
+from svcd.cluster.service import open_log, parsed_address
 
 HOSTS = (("a", 4001), ("b", 4001), ("c", 4001))
 

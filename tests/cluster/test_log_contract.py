@@ -24,7 +24,7 @@ from urllib.parse import unquote
 import pytest
 
 from svcd.cluster.log import MOST_ENTRY_BYTES, MOST_PIECE_BYTES, Log, MissingPiece, Record, Trimmed, Unavailable
-from svcd.cluster.log_address import open_log
+from svcd.cluster.service import open_log
 from tests.faults.conftest import IS_LONG
 from tests.support.log_servers import PASSWORD, USER, LogServers, free_ports, running_servers
 from tests.support.memory_log import MemoryServers

@@ -5,7 +5,7 @@
 3. Rows that two nodes change at once have both changes.
 4. A batch goes on after a restart at whatever step: with the end that the log has, or with its own.
 5. A node that cannot follow says why, and follows again when it can; one whose log is gone asks for a start.
-6. A node that stumbled leaves it to others to lead for a while.
+6. A node that reported a failure leaves it to others to lead for a while.
 """
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_4_a_batch_that_waits_for_its_end_is_left_when_the_node_stops(make_node:
         stopped.append(ClusterStopped)
 
     threads = [threading.Thread(target=wait, args=(call,)) for call in (
-        lambda: node.node.sealed(0, dict), lambda: node.node.end_unless_leading(0))]
+        lambda: node.node.committed_end(0, dict), lambda: node.node.end_unless_leading(0))]
     for thread in threads:
         thread.start()
     node.node.stop()
@@ -223,12 +223,12 @@ def test_5_a_node_whose_log_is_another_asks_for_a_start(make_node: MakeNode, ser
 # -- 6. Stumbling
 
 
-def test_6_a_node_that_stumbled_does_not_lead_for_a_while(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_6_a_node_that_reported_a_failure_does_not_lead_for_a_while(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = make_node("a"), make_node("b")
     for node in (first, second):
         node.look()
     assert first.node.is_leading()
-    first.node.stumbled("the disk is full")
+    first.node.report_failure("the disk is full")
     assert first.node.fault == "the disk is full"
     first.look()
     second.look()

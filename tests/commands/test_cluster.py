@@ -192,7 +192,7 @@ def test_3_forget_refuses_a_node_that_is_up(ask: Run, played: ScriptedServer) ->
 def servers(monkeypatch: pytest.MonkeyPatch) -> MemoryServers:
     """The log that --cluster names."""
     made = MemoryServers()
-    monkeypatch.setattr("svcd.cluster.log_address.open_log", lambda address, timeout_s: made.log(0.1))
+    monkeypatch.setattr("svcd.cluster.service.open_log", lambda address, timeout_s: made.log(0.1))
     for name, value in {"CLUSTER": "rqlite://log", "NODE_NAME": "a", "MASTER_KEY": KEY, "DB_PATH": "data"}.items():
         monkeypatch.setenv(f"SVC_{name}", value)
     return made

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from svcd.embedding import EmbeddingError, Environment, RequestCounts, embedder_of
+from svcd.embedding.embedder import USER
 from svcd.remote.guard import Guard
 from tests.embedding.conftest import Pauses
 from tests.support.scripted_server import PATIENCE_S, Reply, ScriptedServer, by_body
@@ -52,7 +53,7 @@ def test_after_ten_pauses_it_ends(service: ScriptedServer, environment: Make, pa
         rest(service, environment()).embed(["a"], counts)
     assert str(error.value) == ("runtime error: received internal error HTTP 503 from embedding server\n"
                                 "  - server replied with `sorry`")
-    assert not error.value.is_user_error
+    assert error.value.fault != USER
     assert pauses.seconds == [0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 60.0, 60.0, 60.0, 60.0]
     assert (counts.total, counts.failed, counts.last_error) == (11, 11, str(error.value))
 

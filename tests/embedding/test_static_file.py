@@ -17,7 +17,7 @@ import pytest
 from svcd.embedding import EmbeddingError, Environment, embedder_of
 from svcd.embedding.embedder import MODELS_VARIABLE
 from svcd.embedding.make_word_vectors import main, read_words
-from svcd.embedding.word_vectors import WordVector, WordVectorFile, write
+from svcd.embedding.static_file import WordVector, WordVectorFile, write
 from svcd.vectors.vector import cosine_distance, norm
 
 Make = Callable[..., Environment]

@@ -21,7 +21,7 @@ import pytest
 
 from svcd.cli.config import load
 from svcd.cli.options import OPTIONS
-from svcd.cluster.log_address import parsed_address
+from svcd.cluster.log import parsed_address
 from tests.support.daemon import ROOT
 from tests.support.log_servers import NatsServers, RqliteServers, free_ports, program
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from svcd.cluster.log import Log, Trimmed
-from svcd.cluster.log_address import open_log
+from svcd.cluster.service import open_log
 from svcd.cluster.members import TRIM_AFTER
 from tests.faults.conftest import IS_LONG
 from tests.support.cluster import KEY, Node, Nodes

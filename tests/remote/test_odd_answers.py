@@ -22,7 +22,7 @@ from svcd.cluster.log import Address, MissingPiece, Trimmed, Unavailable
 from svcd.cluster.rqlite import RqliteLog
 from svcd.embedding import EmbeddingError, Environment, embedder_of, service
 from svcd.instance.network import Network, Remote
-from svcd.remote import Undelivered, object_store, retries
+from svcd.remote import Undelivered, client, object_store
 from svcd.remote.client import Client
 from svcd.remote.guard import Guard
 from svcd.remote.object_store import ObjectStore, StoreClient, Upload
@@ -150,7 +150,7 @@ CLIENTS = {
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "MOST_S", -1.0)
+    monkeypatch.setattr(client, "RETRIED_S", -1.0)
     monkeypatch.setattr(service, "MOST_RETRIES", 1)
 
 

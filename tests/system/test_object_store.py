@@ -18,7 +18,7 @@ from urllib.error import URLError
 
 import pytest
 
-from svcd.remote.aws_signature import Credentials, signed_url
+from svcd.remote.object_store import Credentials, signed_url
 from tests.support.daemon import ROOT, Daemon, running, start
 
 pytestmark = pytest.mark.slow

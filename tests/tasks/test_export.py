@@ -31,7 +31,7 @@ from typing import Any
 import pytest
 
 from svcd.instance.task_records import CANCELED, FAILED, SUCCEEDED, Task
-from svcd.remote import retries
+from svcd.remote import client
 from svcd.tasks import export, exports, planning
 from svcd.tasks.indexing_client import IndexingProcessDied
 from tests.support.scripted_server import Received, Reply, ScriptedServer, in_turn, scripted
@@ -77,7 +77,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
             return self.is_set()
 
     monkeypatch.setattr("svcd.tasks.export_target.Event", NoWait)
-    monkeypatch.setattr(retries.random, "uniform", lambda low, high: 1.0)
+    monkeypatch.setattr(client.random, "uniform", lambda low, high: 1.0)
     return taken
 
 
@@ -229,9 +229,9 @@ def test_34_a_refused_body_fails_the_task(harness: TaskHarness, target: Scripted
 def test_34_the_last_failure_counts_when_time_is_up(harness: TaskHarness, target: ScriptedServer, pauses: list[float],
                                                     monkeypatch: pytest.MonkeyPatch) -> None:
     fill(harness, 1)
-    monkeypatch.setattr(retries, "MOST_S", 2.0)
+    monkeypatch.setattr(client, "RETRIED_S", 2.0)
     moments = iter(range(100))
-    monkeypatch.setattr(retries.repeated, "__defaults__", (time.sleep, lambda: next(moments)))
+    monkeypatch.setattr(client.repeated, "__defaults__", (time.sleep, lambda: next(moments)))
     target.replies = [lambda received: PAGE]
     task = run(harness, target.url)
     assert task.error["message"] == "json: expected value at line 1 column 1" and len(target.requests) == 2
@@ -250,7 +250,7 @@ def test_34_an_address_that_cannot_be_called_fails_at_once(harness: TaskHarness,
 
 def test_34_nobody_listens(harness: TaskHarness, pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     fill(harness, 1)
-    monkeypatch.setattr(retries, "MOST_S", 0.0)
+    monkeypatch.setattr(client, "RETRIED_S", 0.0)
     assert run(harness, "http://127.0.0.1:1").error["message"] == "Connection refused"
 
 

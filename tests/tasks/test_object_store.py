@@ -26,9 +26,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from svcd.instance.task_records import CANCELED, FAILED, SUCCEEDED, Task
-from svcd.remote import object_store, retries
+from svcd.remote import client, object_store
 from svcd.remote.object_store import ObjectStore, StoreClient
-from svcd.tasks import uploads
 from svcd.tasks.global_tasks import Folders
 from svcd.tasks.indexing_client import IndexingProcessDied
 from tests.support.scripted_server import Received, Reply, ScriptedServer, scripted
@@ -94,9 +93,9 @@ def host(store: Store) -> Iterator[ScriptedServer]:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses between attempts, which take no time."""
     taken: list[float] = []
-    monkeypatch.setattr(uploads, "StoreClient", partial(StoreClient, pause=taken.append))
-    monkeypatch.setattr(retries.random, "uniform", lambda low, high: 1.0)
-    monkeypatch.setattr(retries, "MOST_S", 0.0)
+    monkeypatch.setattr(object_store, "StoreClient", partial(StoreClient, pause=taken.append))
+    monkeypatch.setattr(client.random, "uniform", lambda low, high: 1.0)
+    monkeypatch.setattr(client, "RETRIED_S", 0.0)
     return taken
 
 
@@ -193,8 +192,8 @@ def test_39_failures(make: Callable[..., TaskHarness], store: Store, host: Scrip
     before = dict(store.objects)
     host.requests.clear()
     store.faults[step] = reply
-    monkeypatch.setattr(retries, "MOST_S", 0.5 if tries > 1 else 0.0)
-    monkeypatch.setattr(retries.repeated, "__defaults__", (None, iter([0, 0, 1, 0, 0, 0] * 100).__next__))
+    monkeypatch.setattr(client, "RETRIED_S", 0.5 if tries > 1 else 0.0)
+    monkeypatch.setattr(client.repeated, "__defaults__", (None, iter([0, 0, 1, 0, 0, 0] * 100).__next__))
     assert error(snapshot(harness)) == (code, message)
     assert store.objects == before
     number = step[1] if isinstance(step, tuple) else 0

@@ -40,10 +40,10 @@ class Played:
         self.leads = True
         self.before: list[BegunBatch] = []
         self.ends: dict[int, Mapping[str, Any]] = {}
-        self.sealed_here: list[int] = []
+        self.ended_here: list[int] = []
         self.begun: list[list[int]] = []
         self.over: list[int] = []
-        self.stumbles: list[str] = []
+        self.failures: list[str] = []
 
     def begun_before(self) -> Sequence[BegunBatch]:
         return self.before
@@ -61,16 +61,16 @@ class Played:
         self.on_begun(batch)
         return True
 
-    def sealed(self, batch_uid: int, outcome: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    def committed_end(self, batch_uid: int, outcome: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         if batch_uid not in self.ends:
             if not self.leads:
                 raise ClusterStopped
-            self.sealed_here.append(batch_uid)
+            self.ended_here.append(batch_uid)
             self.ends[batch_uid] = {**outcome(), "at": MOMENT + 100 + batch_uid}
         return self.ends[batch_uid]
 
-    def stumbled(self, reason: str) -> None:
-        self.stumbles.append(reason)
+    def report_failure(self, reason: str) -> None:
+        self.failures.append(reason)
 
     def end_unless_leading(self, batch_uid: int) -> Mapping[str, Any] | None:
         return self.ends.get(batch_uid)
@@ -175,14 +175,14 @@ def test_3_a_batch_ends_as_the_log_says(node: NodeHarness, played: Played) -> No
     assert (ended.started_at, ended.finished_at, ended.batch_uid) == (MOMENT + 1, MOMENT + 7, 0)
     batch = node.queue.batch(0)
     assert batch and [*batch.stats["progressTrace"]] == ["x"] and batch.stats["embedderRequests"]["total"] == 3
-    assert played.sealed_here == []
+    assert played.ended_here == []
 
 
 def test_3_the_leader_tells_how_it_ended(node: NodeHarness, played: Played) -> None:
     node.add(FILMS)
     node.add([{"nothing": 1}])
     node.run()
-    assert played.sealed_here == sorted(played.ends) and all(end["digest"] and end["trace"] for end in played.ends.values())
+    assert played.ended_here == sorted(played.ends) and all(end["digest"] and end["trace"] for end in played.ends.values())
     with node.instance.read_instance() as connection:
         assert applied_log.begun_batches(connection) == []
 
@@ -220,7 +220,7 @@ def test_5_a_full_disk_fails_no_batch(node: NodeHarness, played: Played) -> None
     node.writer.before = fail
     node.run()
     assert node.task(task).status == "succeeded" and played.begun == [[0]]
-    assert played.stumbles == ["batch 0 could not be finished on this node"] * 2 and len(node.bugs) == 2
+    assert played.failures == ["batch 0 could not be finished on this node"] * 2 and len(node.bugs) == 2
 
 
 @pytest.mark.parametrize("crashes, status", [(2, "succeeded"), (3, "failed")])
@@ -254,7 +254,7 @@ def test_5_a_global_batch_is_tried_again(node: NodeHarness, played: Played, monk
     with pytest.raises(OSError, match="full"):
         node.run()
     node.run()
-    assert node.task(task).status == "succeeded" and played.stumbles == ["batch 1 could not be finished on this node"]
+    assert node.task(task).status == "succeeded" and played.failures == ["batch 1 could not be finished on this node"]
 
 
 # -- 6. Cancelations

@@ -1,13 +1,14 @@
-"""Runs batches of one index in an indexing process, and finds out whether a process that died had committed.
+"""Runs batches in indexing processes: batches of one index, dumps and snapshots, exports.
 
-See docs/tasks-and-batches.md#indexing-process and #commit-and-crash.
+Finds out whether a process that died had committed. See docs/tasks-and-batches.md#indexing-process and #commit-and-crash,
+docs/dumps.md and docs/export.md.
 """
 from __future__ import annotations
 
 import errno
 import os
 import uuid as uuids
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -15,16 +16,15 @@ from svcd.base import logs
 from svcd.base.errors import error_object
 from svcd.index import kept_embeddings
 from svcd.index.disk_space import MOST_BYTES
+from svcd.instance.applied_log import ClusterStopped
 from svcd.instance.data_folder import IndexRow, missing_file_error, note_damage
 from svcd.instance.queue import SPACE_FREEING_KINDS
-from svcd.tasks import batching
-from svcd.tasks.batch_ends import BatchEnds
+from svcd.tasks import batching, global_tasks
+from svcd.tasks.batch_ends import BatchEnds, crash_message, failed_task, with_outcome
 from svcd.tasks.batching import INDEX_DELETION
 from svcd.tasks.indexing_client import (
-    IndexingProcess, IndexingProcessCrashed, IndexingProcessDied, MemoryBudget, ReportProgress,
-)
+    IndexingProcess, IndexingProcessCrashed, IndexingProcessDied, MemoryBudget, ReportProgress, Step)
 from svcd.tasks.jobs import Job, RunnerContext
-from svcd.tasks.outcomes import crash_message, failed_task, with_outcome
 
 _MOST_CRASHES = 3
 # Deaths of indexing processes in a row that are tolerated once a batch is committed, or while an unseen commit is overwritten.
@@ -42,35 +42,30 @@ class IndexBatches:
                  threads: Callable[[], int], mark_stale: Callable[[str, bool], None]) -> None:
         self._context = context
         self._instance, self._queue, self._cluster = context.instance, context.instance.queue, context.cluster
-        self._ends = ends
-        self._budget = budget
+        self._ends, self._budget = ends, budget
         self._networks = list(networks)
-        self._threads = threads
-        self._mark_stale = mark_stale
+        self._threads, self._mark_stale = threads, mark_stale
         self._crashes: dict[int, int] = {}  # batch uid in a cluster -> number of crashes of the indexing process
 
     def run(self, job: Job, writer: IndexingProcess) -> None:
-        """Run a batch to its end."""
-        row = self._instance.index(job.index_uid)
-        rejection = None if job.plan.shape == batching.ALREADY_APPLIED else self._rejection(job, row)
+        """Run a batch to its end. A batch that is impossible in the present state of the index fails."""
+        row, first = self._instance.index(job.index_uid), job.plan.tasks[0]
+        rejection: Mapping[str, Any] | None = None
+        if job.plan.shape == batching.ALREADY_APPLIED:
+            pass
+        elif row is None:
+            if first.kind != "indexCreation" and not any(batching.may_create(task) for task in job.plan.tasks):
+                rejection = error_object("index_not_found", f"Index `{job.index_uid}` not found.")
+        elif first.kind == "indexCreation":
+            rejection = error_object("index_already_exists", f"Index `{job.index_uid}` already exists.")
+        elif job.plan.shape != INDEX_DELETION and self._instance.is_lost(row.uuid):
+            rejection = missing_file_error(job.index_uid).as_json()  # creating a new file would hide the loss of the documents
         if rejection:
             self._ends.finish(job, row, [failed_task(task, rejection) for task in job.running.tasks.values()], None)
         elif job.plan.shape == INDEX_DELETION:
             self._ends.finish_deletion(job, row)
         else:
             self._run_indexing(job, row, writer)
-
-    def _rejection(self, job: Job, row: IndexRow | None) -> dict[str, Any] | None:
-        """Return the error of a batch that is impossible in the present state of the index, or None."""
-        first = job.plan.tasks[0]
-        if row is None:
-            may_create = first.kind == "indexCreation" or any(batching.may_create(task) for task in job.plan.tasks)
-            return None if may_create else dict(error_object("index_not_found", f"Index `{job.index_uid}` not found."))
-        if first.kind == "indexCreation":
-            return dict(error_object("index_already_exists", f"Index `{job.index_uid}` already exists."))
-        if job.plan.shape != INDEX_DELETION and self._instance.is_lost(row.uuid):
-            return dict(missing_file_error(job.index_uid).as_json())  # creating a new file would hide the loss of the documents
-        return None
 
     def _run_indexing(self, job: Job, row: IndexRow | None, writer: IndexingProcess) -> None:
         uuid = self._instance.uuid_of(job.index_uid) or str(uuids.uuid4())
@@ -83,7 +78,12 @@ class IndexBatches:
             answer = self._answer(job, target, writer)
         except IndexingProcessCrashed as crash:
             self._context.on_bug(str(crash))
-            self._check_crashes(job, crash)
+            if self._context.is_clustered:  # only a crash on every node may fail the tasks: the third of the batch
+                uid = job.running.batch.uid
+                self._crashes[uid] = self._crashes.get(uid, 0) + 1
+                if self._crashes[uid] < _MOST_CRASHES:
+                    raise
+                del self._crashes[uid]
             error = error_object(crash.code, crash_message(crash))
             self._ends.finish(job, row, [failed_task(task, error) for task in job.running.tasks.values()], None)
             self._discard_new_file(job, target)
@@ -140,16 +140,6 @@ class IndexBatches:
                 raise RuntimeError("another node is the leader now")
             raise RuntimeError(f"the leader's answers for batch {job.running.batch.uid} do not match the inputs on this node")
         return answer
-
-    def _check_crashes(self, job: Job, crash: IndexingProcessCrashed) -> None:
-        """Raise `crash` in a cluster unless it is the third of the batch: only a crash on every node may fail the tasks."""
-        if not self._context.is_clustered:
-            return
-        uid = job.running.batch.uid
-        self._crashes[uid] = self._crashes.get(uid, 0) + 1
-        if self._crashes[uid] < _MOST_CRASHES:
-            raise crash
-        del self._crashes[uid]
 
     def _end_on_full_disk(self, job: Job, row: IndexRow | None, target: IndexRow, outcomes: Sequence[dict[str, Any]]) -> None:
         """End a batch that found the disk full: tasks that free space are requeued to run alone, the others fail."""
@@ -240,3 +230,101 @@ class IndexBatches:
                 return False
             self._context.on_bug(f"the log of index {job.index_uid} could not be reset: {error}")
         return self._is_committed(job, target)
+
+
+class ReadingBatches:
+    """Runs batches of one dump or export, or of snapshots.
+
+    folders: of dumps and snapshots. networks: private networks that may be called. payload_limit: largest body in bytes that this
+    instance accepts.
+    """
+
+    def __init__(self, context: RunnerContext, ends: BatchEnds, folders: global_tasks.Folders, networks: Sequence[str],
+                 payload_limit: int) -> None:
+        self._context, self._ends, self._folders = context, ends, folders
+        self._networks = list(networks)
+        self._payload_limit = payload_limit
+
+    def run_archive(self, job: Job, writer: IndexingProcess) -> None:
+        """Write a dump or snapshot. A canceled or stopped batch leaves no file."""
+        self._run(job, lambda: self._archive_outcome(job, writer))
+
+    def run_export(self, job: Job, exporter: IndexingProcess) -> None:
+        """Export indexes. When the batch is canceled or stopped, acknowledged documents stay at the target."""
+        from svcd.tasks import exports  # imported late: few instances export anything
+
+        exports.discard_records(self._context.instance, job.running.tasks.values())
+        self._run(job, lambda: self._export_outcome(job, exporter))
+        if not self._context.is_stopping:
+            exports.discard_records(self._context.instance)
+
+    def _run(self, job: Job, run: Callable[[], dict[str, Any] | None]) -> None:
+        """Run a batch to its end; in a cluster the leader runs it. run: returns the outcome of its tasks, None when stopped."""
+        def outcome() -> dict[str, Any]:
+            found = run()
+            if found is None:  # the log waits for the outcome
+                raise ClusterStopped
+            return {"outcome": found}
+
+        end = self._context.cluster.committed_end(job.running.batch.uid, outcome)
+        found = end["outcome"] if end else run()
+        if found is None:
+            self._ends.give_back(job)
+        else:
+            self._ends.finish(job, None, [with_outcome(task, found) for task in job.running.tasks.values()], None, end)
+
+    def _archive_outcome(self, job: Job, writer: IndexingProcess) -> dict[str, Any] | None:
+        """Write the archive; return details and error of its tasks, None when it was canceled or stopped."""
+        archive = global_tasks.planned_archive(job.running, self._context.instance, self._folders)
+        request = {**archive.request, "networks": self._networks}
+        error: Any = None
+        try:
+            if not job.is_canceled:
+                try:
+                    error = writer.run(request, self._context.progress_of(job))["error"]
+                except (IndexingProcessDied, IndexingProcessCrashed) as death:
+                    error = self._death(job, death)
+            if job.is_canceled or self._context.is_stopping and error:  # a later cancelation waits for the end of the batch
+                if archive.is_uploaded and not self._context.is_stopping:
+                    try:  # the object store deletes the parts that the killed process sent
+                        writer.run({**request, "do": "abortUpload"}, lambda *_: None)
+                    except (IndexingProcessDied, IndexingProcessCrashed) as death:
+                        self._context.on_bug(str(death))
+                return None
+            if not error:
+                try:
+                    archive.publish()
+                except OSError as failure:
+                    error = error_object("io_error", f"The file could not be renamed: {failure}")
+        finally:
+            archive.discard()
+        return {"details": dict(archive.details), "error": dict(error) if error else None}
+
+    def _death(self, job: Job, death: Exception) -> Any:
+        """Return the error for the death of the process, and report it unless the runner killed the process."""
+        if not job.is_canceled and not self._context.is_stopping:
+            self._context.on_bug(str(death))
+        return error_object("internal", crash_message(death))
+
+    def _export_outcome(self, job: Job, exporter: IndexingProcess) -> dict[str, Any] | None:
+        """Export indexes; return details and error of the task, None when the export was canceled or stopped."""
+        from svcd.tasks import exports
+
+        report: ReportProgress = self._context.progress_of(job)
+
+        def progress(step: str, finished: int, total: int, above: Step | None = None, /) -> None:
+            if job.is_canceled or self._context.is_stopping:
+                exporter.kill()  # it was not started yet when the runner killed it
+            report(step, finished, total, above)
+
+        outcome: dict[str, Any] = {"error": None}
+        try:
+            if not job.is_canceled and not self._context.is_stopping:
+                (task,) = job.running.tasks.values()
+                request = exports.export_request(task, self._context.instance, self._payload_limit, self._networks)
+                outcome = exporter.run(request, progress)
+        except (IndexingProcessDied, IndexingProcessCrashed) as death:
+            outcome = {"error": self._death(job, death)}
+        if job.is_canceled or self._context.is_stopping and "exported" not in outcome:
+            return None
+        return {"details": {"indexes": outcome.get("exported")}, "error": outcome["error"]}

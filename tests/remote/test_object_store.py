@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from svcd.remote.aws_signature import Credentials, signed_url
+from svcd.remote.object_store import Credentials, signed_url
 
 # The example of "Authenticating Requests: Using Query Parameters (AWS Signature Version 4)".
 MOMENT = datetime(2013, 5, 24, tzinfo=timezone.utc).timestamp()
