@@ -1,12 +1,13 @@
-"""Three instances share the documents of a file, and answer searches together as one instance with all documents does.
+"""Split the documents of a file over three instances, and check that they answer searches like one instance with all documents.
 
     python3 examples/three_instances.py films.ndjson --facet genres --sort id
 
-The file has one JSON object in each line, with an `id`. Document number n goes to the instance n mod 3, and all documents to
-a fourth instance, to compare with. Then the same searches are sent to both: those of one index with `useNetwork`, and merged
-ones that name the instances. At last one of the three is stopped, and one hangs.
+The file has one JSON object per line, with an `id`. Document number n goes to instance n mod 3; a fourth one gets all documents.
+The script sends the same searches to the three and to the fourth, and compares the answers: searches of one index with
+`useNetwork`, and federated searches that name the three instances. Then it makes one of the three hang, stops it, and searches
+again.
 
-Only the standard library is needed, and svcd. Exit status: 0 if all answers are the same, else 1.
+The script needs svcd and the standard library. Exit status: 0 if all answers agree, else 1.
 """
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class Instance:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        # Instances on this machine have addresses that are not global: they must be allowed to be called.
+        # svcd calls private addresses only if an option allows them.
         self._command = [*shlex.split(command), "--http-addr", f"127.0.0.1:{self.port}", "--db-path", str(self.folder / "data"),
                          "--no-analytics", "--experimental-allowed-ip-networks", "127.0.0.0/8"]
         self._environment = {**os.environ, "SVC_EXPERIMENTAL_REMOTE_SEARCH_TIMEOUT_SECONDS": str(timeout_s)}
@@ -66,11 +67,11 @@ class Instance:
         self.process.wait()
 
     def hang(self):
-        """Let it accept connections, and answer nothing."""
+        """Freeze the process: it still accepts connections, but answers nothing."""
         self.process.send_signal(signal.SIGSTOP)
 
     def call(self, method, path, value=None):
-        """The JSON value of an answer. value: the body, bytes for NDJSON."""
+        """Send a request and return the JSON of the response. value: the body; bytes are sent as NDJSON."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         kind = "application/x-ndjson" if isinstance(value, bytes) else "application/json"
         body = value if isinstance(value, bytes) or value is None else json.dumps(value)
@@ -85,7 +86,7 @@ class Instance:
         return content
 
     def fill(self, lines, facets, sort):
-        """Index the documents, and wait until that is done."""
+        """Add the documents, and wait until they are indexed."""
         self.call("PATCH", "/experimental-features", {"network": True})
         self.call("PATCH", f"/indexes/{FILMS}/settings", {"filterableAttributes": facets, "sortableAttributes": [sort]})
         self.call("POST", f"/indexes/{FILMS}/documents?primaryKey=id", b"\n".join(lines))
@@ -99,13 +100,13 @@ class Instance:
         return self.call("POST", f"/indexes/{FILMS}/search", {**query, **others})
 
     def search_all(self, query, **federation):
-        """A merged search that names the three instances."""
+        """Run a federated search that names the three instances."""
         queries = [{"indexUid": FILMS, **query, "federationOptions": {"remote": name}} for name in NAMES]
         return self.call("POST", "/multi-search", {"federation": federation, "queries": queries})
 
 
 def queries_of(documents, title, sort):
-    """Return searches with hits: whole words, beginnings of words, a typo, two distant words, and a sort."""
+    """Return searches that have hits: whole words, prefixes, a typo, two distant words, and a sort."""
     queries = [{"q": ""}, {"q": "", "sort": [f"{sort}:desc"]}]
     titled = [document for document in documents if len(str(document.get(title, "")).split()) > 1]
     for document in titled[:: max(1, len(titled) // 8)][:8]:
@@ -117,19 +118,19 @@ def queries_of(documents, title, sort):
 
 
 def groups(hits):
-    """[(score, ids)]: the ids of hits with equal scores are sorted, since instances number their documents each for itself."""
+    """Return [(score, ids)]. Instances order hits with equal scores differently, so the ids of such hits are sorted."""
     runs = itertools.groupby(hits, key=lambda hit: round(hit["_rankingScore"], 9))
     return [(score, sorted(str(hit["id"]) for hit in run)) for score, run in runs]
 
 
 def whole_groups(answer):
-    """The groups of hits that are on the page as a whole: which hits of the others are on it depends on their numbers."""
+    """Return the groups of equal scores that the page contains completely; a page may cut the first and the last group."""
     is_cut = len(answer["hits"]) == answer["limit"]
     return groups(answer["hits"])[1 if answer["offset"] else 0 : -1 if is_cut else None]
 
 
 def difference(query, one, several):
-    """Why two answers to a query are not the same; None if they are."""
+    """Return how two answers to a query differ; None if they agree."""
     if one["estimatedTotalHits"] != several["estimatedTotalHits"]:
         return f"{one['estimatedTotalHits']} hits, and over the network {several['estimatedTotalHits']}"
     mine, theirs = one["hits"], several["hits"]
@@ -152,12 +153,15 @@ def compare(what, queries, ask_one, ask_several):
         if found:
             differing += 1
             print(f"  {query}: {found}")
-    print(f"{what}: {len(queries) - differing} of {len(queries)} answers are those of one instance")
+    print(f"{what}: {len(queries) - differing} of {len(queries)} answers agree with one instance")
     return differing
 
 
 def without_one(whole, asked, name, queries, is_elsewhere, expected_code, most_s):
-    """Search while an instance is down: the answer must name it, and contain all hits of the others."""
+    """Search while an instance is down: the answers must name it, and contain all hits of the other two.
+
+    Returns the number of faults. is_elsewhere: whether another instance holds a hit; most_s: maximum seconds per search.
+    """
     differing, codes, longest = 0, set(), 0.0
     for query in queries:
         started = time.monotonic()
@@ -168,14 +172,14 @@ def without_one(whole, asked, name, queries, is_elsewhere, expected_code, most_s
         left = sorted(str(hit["id"]) for hit in one["hits"] if is_elsewhere(hit))
         if one["estimatedTotalHits"] < 1000 and left != sorted(str(hit["id"]) for hit in several["hits"]):
             differing += 1
-            print(f"  {query}: not the hits of the other instances")
-    print(f"{name} does not answer: {len(queries) - differing} of {len(queries)} answers are those of the others, after at most "
-          f"{longest:.2f} s; remoteErrors: {dict(codes)}")
+            print(f"  {query}: does not contain exactly the hits of the other two instances")
+    print(f"{name} does not answer: {len(queries) - differing} of {len(queries)} searches return exactly the hits of the others, "
+          f"after at most {longest:.2f} s; remoteErrors: {dict(codes)}")
     return differing + (codes != {(name, expected_code)}) + (longest > most_s)
 
 
 def latency(what, queries, ask, rounds):
-    """Print how long searches take, in milliseconds."""
+    """Print the median and 95th percentile of the response times in milliseconds."""
     took = []
     for query in queries * rounds:
         started = time.perf_counter()
@@ -219,7 +223,7 @@ def run(options, folder, started):
     south.stop()
     wrong += without_one(whole, east, south.name, few, is_elsewhere, "remote_could_not_send_request", options.timeout)
     south.start()
-    south.search({"q": ""})  # the first search after a start loads what searches need, and others would wait for that
+    south.search({"q": ""})  # the first search after a start is slow, because it loads the code of searches
     return wrong + compare("all three again", few, whole.search, lambda query: east.search(query, useNetwork=True))
 
 
@@ -234,14 +238,14 @@ def running(name, folder, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file", help="documents, one JSON object in each line")
-    parser.add_argument("--title", default="title", help="the attribute that the searches take their words from")
-    parser.add_argument("--facet", action="append", default=[], help="an attribute whose values are counted; may be repeated")
-    parser.add_argument("--sort", default="id", help="an attribute with another value in each document")
-    parser.add_argument("--timeout", type=int, default=3, help="seconds that instances have to answer (default: 3)")
-    parser.add_argument("--rounds", type=int, default=0, help="measure the time of searches, each repeated N times")
+    parser.add_argument("file", help="documents, one JSON object per line")
+    parser.add_argument("--title", default="title", help="attribute from which the searches take their words")
+    parser.add_argument("--facet", action="append", default=[], help="attribute to count the values of; may be repeated")
+    parser.add_argument("--sort", default="id", help="attribute to sort by; its values must be distinct")
+    parser.add_argument("--timeout", type=int, default=3, help="seconds before a search gives up on an instance (default: 3)")
+    parser.add_argument("--rounds", type=int, default=0, help="measure response times; repeat each search N times")
     command = shutil.which("svcd") or f"{sys.executable} -m svcd"
-    parser.add_argument("--svcd", default=command, help="the command that starts svcd")
+    parser.add_argument("--svcd", default=command, help="command that starts svcd")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as started:
         return 1 if run(options, folder, started) else 0

@@ -25,6 +25,5 @@ LAYERS = [
     "analytics",
     "cli",
     "commands",
-    "error_page",
     "reference",
 ]

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from svcd.analytics.figures import (
+from svcd.analytics.report import (
     NAMES, TIME_BOUNDS_MS, FigureUpdate, State, adds, adds_distinct, adds_each, agent, all_of, joined, model_family, nothing,
 )
 from svcd.api import admission
@@ -55,31 +55,20 @@ def _q(state: State, text: str) -> None:
 
 def note_filter(state: State, value: Any) -> None:
     """A filter: its syntax, and the functions that it uses."""
-    parts = _flat(value)
-    syntax = "string" if not isinstance(value, list) else "mixed" if _is_mixed(parts) else "array"
-    adds("filter.most_used_syntax")(state, syntax)
-    text = " ".join(part for part in parts if isinstance(part, str))
-    for mark, figures in _FILTER_MARKS.items():
-        if mark in text:
-            for figure in figures:
-                state[figure] = True
-
-
-def _flat(value: Any) -> list[Any]:
-    """The elements of nested lists."""
-    flat, left = [], [value]
+    parts, left = [], [value]  # the texts in nested lists
     while left:
         each = left.pop()
         if isinstance(each, list):
             left += each
-        else:
-            flat.append(each)
-    return flat
-
-
-def _is_mixed(parts: Sequence[Any]) -> bool:
-    """Return whether an array contains whole expressions."""
-    return any(isinstance(part, str) and (" AND " in part or " OR " in part) for part in parts)
+        elif isinstance(each, str):
+            parts.append(each)
+    is_mixed = any(" AND " in part or " OR " in part for part in parts)  # the array contains whole expressions
+    adds("filter.most_used_syntax")(state, "string" if not isinstance(value, list) else "mixed" if is_mixed else "array")
+    text = " ".join(parts)
+    for mark, figures in _FILTER_MARKS.items():
+        if mark in text:
+            for figure in figures:
+                state[figure] = True
 
 
 def _sort(state: State, rules: Sequence[str]) -> None:
@@ -247,15 +236,13 @@ def _has_wildcard(names: Sequence[str] | None) -> bool:
 _SETTINGS: Mapping[str, FigureUpdate] = {
     "rankingRules": _ranking_rules,
     "sortableAttributes": all_of(_total("sortable_attributes"),
-                               adds("sortable_attributes.has_geo", lambda names: "_geo" in (names or ()))),
+                                 adds("sortable_attributes.has_geo", lambda names: "_geo" in (names or ()))),
     "filterableAttributes": all_of(
         adds("filterable_attributes.total", lambda rows: len(_patterns(rows))),
         adds("filterable_attributes.has_geo", lambda rows: "_geo" in _patterns(rows)),
         adds("filterable_attributes.has_patterns", lambda rows: any("*" in name for name in _patterns(rows)))),
-    "searchableAttributes": all_of(_total("searchable_attributes"),
-                                 adds("searchable_attributes.with_wildcard", _has_wildcard)),
-    "displayedAttributes": all_of(_total("displayed_attributes"),
-                                adds("displayed_attributes.with_wildcard", _has_wildcard)),
+    "searchableAttributes": all_of(_total("searchable_attributes"), adds("searchable_attributes.with_wildcard", _has_wildcard)),
+    "displayedAttributes": all_of(_total("displayed_attributes"), adds("displayed_attributes.with_wildcard", _has_wildcard)),
     "typoTolerance": _typo_tolerance,
     "faceting": _faceting,
     "pagination": adds("pagination.max_total_hits", lambda value: (value or {}).get("maxTotalHits")),
@@ -351,8 +338,7 @@ def _export(state: State, ctx: Context) -> None:
     if ctx.body.get("apiKey"):
         state["export.has_api_key"] = True
     adds("export.avg_index_patterns")(state, indexes)
-    adds("export.avg_patterns_with_filter", int)(
-        state, sum(bool((options or {}).get("filter")) for options in indexes.values()))
+    adds("export.avg_patterns_with_filter", int)(state, sum(bool((options or {}).get("filter")) for options in indexes.values()))
     size = ctx.body.get("payloadSize")
     if size is not None:
         adds("export.avg_payload_size", int)(state, size)

@@ -129,10 +129,17 @@ def _from_file(named: Given | None) -> dict[str, Given]:
     """Return the values of the TOML file. named: the given path; None for the default file, which may be absent."""
     option = BY_NAME["config_file_path"]
     path = _parsed(option, named) if named else Path(option.default or "")
-    table = _read_toml(path, named)
     given: dict[str, Given] = {}
-    for key, value in table.items():
-        row = _option_of(key, path)
+    for key, value in _read_toml(path, named).items():
+        row = BY_NAME.get(key) or BY_VARIABLE.get(key)
+        if row is None:
+            if reason := options.why_unsupported(key):
+                raise ConfigError(f"{path}: `{key}` is not supported: {reason}; remove it")
+            near = nearest(key.replace("-", "_"), (name for name, known in BY_NAME.items() if known.is_in_file))
+            hint = f"did you mean `{near}`?" if near else "`svcd --help` lists all options"
+            raise ConfigError(f"{path}: unknown key {quoted_name(key)}; {hint}")
+        if not row.is_in_file:
+            raise ConfigError(f"{path}: `{key}` is not allowed in the file; use {row.flag} or {row.variable}")
         if row.name in given:
             raise ConfigError(f"{path}: `{row.name}` and `{row.variable}` are the same option; remove one")
         given[row.name] = Given(_toml_text(row, key, value, path), FILE, f"`{key}` in {path}")
@@ -148,8 +155,7 @@ def _from_key_file(given: Mapping[str, Given], environ: Mapping[str, str]) -> di
         key = _read_key(_parsed(BY_NAME["master_key_file"], named), named.where)
         return {"master_key": Given(key, named.source, named.where)}
     folder = environ.get(CREDENTIALS_FOLDER)
-    path = Path(folder, CREDENTIAL) if folder else None
-    if path is None or "master_key" in given or not machine.file_exists(path):
+    if not folder or "master_key" in given or not machine.file_exists(path := Path(folder, CREDENTIAL)):
         return {}
     where = f"the credential {CREDENTIAL}"
     return {"master_key": Given(_read_key(path, where), ENVIRONMENT, where)}
@@ -189,21 +195,6 @@ def _read_toml(path: Path, named: Given | None) -> dict[str, Any]:
         raise ConfigError(f"{where}{path} is not valid TOML: {' '.join(str(wrong).split())}") from None
 
 
-def _option_of(key: str, path: Path) -> Option:
-    """Return the option of a key: its name, or the name of its variable. Raises ConfigError."""
-    option = BY_NAME.get(key) or BY_VARIABLE.get(key)
-    if option is None:
-        reason = options.why_unsupported(key)
-        if reason:
-            raise ConfigError(f"{path}: `{key}` is not supported: {reason}; remove it")
-        near = nearest(key.replace("-", "_"), (name for name, row in BY_NAME.items() if row.is_in_file))
-        hint = f"did you mean `{near}`?" if near else "`svcd --help` lists all options"
-        raise ConfigError(f"{path}: unknown key {quoted_name(key)}; {hint}")
-    if not option.is_in_file:
-        raise ConfigError(f"{path}: `{key}` is not allowed in the file; use {option.flag} or {option.variable}")
-    return option
-
-
 def _toml_text(option: Option, key: str, value: Any, path: Path) -> str:
     if type(value) not in option.kind.toml:  # not isinstance: True is an int in Python
         raise ConfigError(f"`{key}` in {path}: expected {option.kind.expected}, found {_toml_type(value)}")
@@ -218,8 +209,7 @@ def _toml_text(option: Option, key: str, value: Any, path: Path) -> str:
 
 
 def _toml_type(value: Any) -> str:
-    names = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", list: "an array",
-             dict: "a table"}
+    names = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", list: "an array", dict: "a table"}
     return names.get(type(value), "a date or time")
 
 
@@ -245,39 +235,26 @@ def _without_credentials(option: Option, text: str) -> str:
 
 def _production_needs_a_key(config: Config) -> None:
     if config.env == "production" and config.master_key is None:
-        raise ConfigError(
-            f"{config.where('env')}: production requires a master key; set {BY_NAME['master_key'].variable}, "
-            f"--master-key-file or --master-key, for example {key_proposal()}"
-        )
+        raise ConfigError(f"{config.where('env')}: production requires a master key; set {BY_NAME['master_key'].variable}, "
+                          f"--master-key-file or --master-key, for example {key_proposal()}")
 
 
-def _tls_needs_certificate_and_key(config: Config) -> None:
-    pair = ("ssl_cert_path", "ssl_key_path")
-    if all(getattr(config, name) for name in pair):
-        return
-    used = [row for row in OPTIONS if row.group == "TLS" and getattr(config, row.name)]
-    if used:
-        lacking = " and ".join(BY_NAME[name].flag for name in pair if not getattr(config, name))
-        raise ConfigError(f"{config.where(used[0].name)}: has no effect without TLS; set {lacking} as well")
-
-
-def _required_certificates_need_authorities(config: Config) -> None:
+def _tls_is_complete(config: Config) -> None:
+    lacking = [name for name in ("ssl_cert_path", "ssl_key_path") if not getattr(config, name)]
+    used = [row.name for row in OPTIONS if row.group == "TLS" and getattr(config, row.name)]
+    if lacking and used:
+        raise ConfigError(f"{config.where(used[0])}: has no effect without TLS; set {_flags(lacking)} as well")
     if config.ssl_require_auth and not config.ssl_auth_path:
-        raise ConfigError(
-            f"{config.where('ssl_require_auth')}: no client could connect; "
-            f"set the accepted authorities with {BY_NAME['ssl_auth_path'].flag}"
-        )
+        raise ConfigError(f"{config.where('ssl_require_auth')}: no client could connect; "
+                          f"set the accepted authorities with {BY_NAME['ssl_auth_path'].flag}")
 
 
-def _companions_need_an_archive(config: Config) -> None:
+def _archives_are_consistent(config: Config) -> None:
     for noun in ("dump", "snapshot"):
         for name in (f"ignore_missing_{noun}", f"ignore_{noun}_if_db_exists"):
             if getattr(config, name) and getattr(config, f"import_{noun}") is None:
                 raise ConfigError(f"{config.where(name)}: has no effect without a {noun}; "
                                   f"set one with {BY_NAME[f'import_{noun}'].flag}")
-
-
-def _one_archive_is_imported(config: Config) -> None:
     if config.import_dump is not None and config.import_snapshot is not None:
         raise ConfigError(f"{config.where('import_snapshot')}: a dump and a snapshot cannot both be imported; "
                           f"remove {BY_NAME['import_dump'].flag} or this option")
@@ -321,12 +298,9 @@ def _cluster_is_complete(config: Config) -> None:
                           f"{_flags(['master_key'])}, which is the same on all nodes")
 
 
-def _workers_need_linux(config: Config) -> None:
+def _workers_can_run(config: Config) -> None:
     if config.search_workers not in (0, AUTO) and not hasattr(os, "memfd_create"):
         raise ConfigError(f"{config.where('search_workers')}: search workers need Linux; remove the option")
-
-
-def _fixed_workers_are_never_idle(config: Config) -> None:
     if config.exit_when_idle is not None and config.search_workers not in (0, AUTO):
         raise ConfigError(f"{config.where('exit_when_idle')}: a fixed number of search workers is never idle; "
                           f"set {BY_NAME['search_workers'].flag} to {AUTO} or 0, or remove the option")
@@ -336,8 +310,7 @@ def _named_folders_can_be_written(config: Config) -> None:
     """Default folders of dumps and snapshots are not checked: they may never be used."""
     for name in ("db_path", "dump_dir", "snapshot_dir"):
         if name == "db_path" or config.source(name) != DEFAULT:
-            wrong = _why_unwritable(getattr(config, name))
-            if wrong:
+            if wrong := _why_unwritable(getattr(config, name)):
                 raise ConfigError(f"{config.where(name)}: {wrong}; set a folder that svcd can write to")
 
 
@@ -355,16 +328,8 @@ def _why_unwritable(folder: Path) -> str | None:
 
 
 CHECKS: tuple[Callable[[Config], None], ...] = (
-    _production_needs_a_key,
-    _tls_needs_certificate_and_key,
-    _required_certificates_need_authorities,
-    _companions_need_an_archive,
-    _one_archive_is_imported,
-    _object_store_is_complete,
-    _cluster_is_complete,
-    _workers_need_linux,
-    _fixed_workers_are_never_idle,
-    _named_folders_can_be_written,
+    _production_needs_a_key, _tls_is_complete, _archives_are_consistent, _object_store_is_complete, _cluster_is_complete,
+    _workers_can_run, _named_folders_can_be_written,
 )
 
 
@@ -383,8 +348,7 @@ def warnings(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     if config.master_key is None:
         yield (f"no master key: every request is allowed, and --env production is not; for example {key_proposal()}")
     if config.task_webhook_authorization_header is not None and config.task_webhook_url is None:
-        yield (f"{config.where('task_webhook_authorization_header')}: has no effect without "
-               f"{BY_NAME['task_webhook_url'].flag}")
+        yield (f"{config.where('task_webhook_authorization_header')}: has no effect without {BY_NAME['task_webhook_url'].flag}")
     for name, where in config.without_effect():
         yield f"{where}: has no effect in a file; use {BY_NAME[name].flag} or {BY_NAME[name].variable}"
     meant = sorted(name for name, text in environ.items() if text and options.is_meant_for_svcd(name))

@@ -1,35 +1,43 @@
 """The daemon: puts its parts together, serves until a stop signal, and stops the parts in reverse order.
 
 A start first opens the data folder and listens; what only requests need (svcd.cli.wiring: most of the code) is loaded in
-the background after that. See docs/architecture.md#processes-and-threads.
+the background after that. See docs/architecture.md#processes-and-threads. The first start of an instance may import a dump or a
+snapshot before, and removes the data folder again if it fails.
 
 Threads: the main thread runs `server.serve()`, the signal handlers and the supervision; "svcd-startup" loads and starts the
 rest, and ends; the threads of server, runner and webhook delivery are described there.
 """
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import signal
 import socket
+import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlsplit
 
 from svcd import INTERFACE_VERSION, __version__
 from svcd.base import logs, machine
 from svcd.base.errors import DOCUMENTATION_VARIABLE
-from svcd.cli import first_start, serving, systemd
+from svcd.cli import serving
 from svcd.cli.config import DEFAULT, Config, ConfigError
+from svcd.cli.options import BY_NAME
 from svcd.cli.search_processes import SearchProcesses
 from svcd.cli.serving import StartupGate
-from svcd.cli.supervision import ReloadRequest, Supervision
+from svcd.cli.supervision import ReloadRequest, ServiceManager, Supervision, passed_sockets
 from svcd.http.server import Server
-from svcd.http.sockets import Address
+from svcd.http.sockets import Address, listen
+from svcd.index.connections import open_reader
 from svcd.index.schema import INSTANCE, NewerFormat
+from svcd.instance import applied_log
 from svcd.instance.instance import Instance
 
 if TYPE_CHECKING:
@@ -49,6 +57,7 @@ FORCED_FEATURES = {  # option: the feature that it turns on
     "experimental_enable_logs_route": "logsRoute",
     "experimental_legacy_search_default": "legacySearch",
 }
+_CONTENT_TABLES = ("tasks", "indexes", "keys", "webhooks", "features")
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -207,12 +216,12 @@ def run(config: Config, reload: Callable[[], Config] | None = None) -> int:
     """
     if config.source("error_docs_url") != DEFAULT:
         os.environ[DOCUMENTATION_VARIABLE] = config.error_docs_url  # for this process and all that it starts
-    manager, sockets = systemd.ServiceManager(os.environ), systemd.passed_sockets(os.environ)
+    manager, sockets = ServiceManager(os.environ), passed_sockets(os.environ)
     serving.raise_file_limit()
     serving.check_descriptors(config)
     context = serving.server_context(config)
-    with first_start.remove_on_failure(config.db_path) as keep_folder, _told_from_damage(config.db_path / "instance.sqlite"):
-        first_start.import_archive(config)
+    with remove_on_failure(config.db_path) as keep_folder, _told_from_damage(config.db_path / "instance.sqlite"):
+        import_archive(config)
         return _run(config, context, keep_folder, manager, sockets, reload or (lambda: config))
 
 
@@ -236,7 +245,7 @@ def _told_from_damage(path: Path) -> Iterator[None]:
         raise InstanceDamaged(f"{path} is damaged: {fault}. {damage.INSTANCE_ADVICE} `svcd verify` lists all faults") from error
 
 
-def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], None], manager: systemd.ServiceManager,
+def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], None], manager: ServiceManager,
          sockets: Sequence[socket.socket], reload: Callable[[], Config]) -> int:
     """keep_folder: called once the daemon listens; until then a failure removes a data folder made by this start.
 
@@ -289,7 +298,7 @@ def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], N
 def _join(config: Config) -> ClusterService | None:
     """Join the data folder to the cluster in the configuration; None without a cluster. Raises CannotJoin, ConfigError."""
     if config.cluster is None:
-        first_start.check_alone(config)
+        check_alone(config)
         return None
     from svcd.cluster.service import joined  # few instances are nodes of a cluster
     from svcd.tasks.archive_import import import_snapshot
@@ -304,16 +313,6 @@ def force_features(config: Config, instance: Instance) -> None:
     for option, feature in FORCED_FEATURES.items():
         if getattr(config, option):
             instance.force_feature(feature)
-
-
-def _usage_description(config: Config) -> str:
-    """Describe whether usage is reported, and to which host; the rest of the URL may be secret."""
-    if config.no_analytics:
-        return "off (--no-analytics)"
-    if not config.analytics_url:
-        return "off (no --analytics-url)"
-    address = urlsplit(config.analytics_url)
-    return f"hourly to {address.scheme}://{address.hostname}; --no-analytics turns it off"
 
 
 def _urls(config: Config, server: Server) -> list[str]:
@@ -331,12 +330,123 @@ def _announce(config: Config, server: Server) -> None:
         logs.warn(f"{config.where('exit_when_idle')}: no socket was passed, so nothing starts svcd again after its exit")
     for name, value, source in config.described():
         logs.debug("option", name=name, value=value, source=source)
+    usage = "off (--no-analytics)" if config.no_analytics else "off (no --analytics-url)"
+    if serving.reports_usage(config):
+        address = urlsplit(config.analytics_url)  # the rest of the URL may be secret
+        usage = f"hourly to {address.scheme}://{address.hostname}; --no-analytics turns it off"
     logs.announce(f"svcd {__version__}, interface {INTERFACE_VERSION}", {
         "address": ", ".join(_urls(config, server)) + " (passed)" * server.are_sockets_kept,
         "folder": config.db_path.absolute(),
         "env": config.env,
         "master key": "set" if config.master_key else "not set: every request is allowed",
         "log": f"{config.log_level}, {config.experimental_logs_mode}",
-        "usage report": _usage_description(config),
+        "usage report": usage,
         "pid": os.getpid(),
     })
+
+
+# The first start of an instance
+
+
+def import_archive(config: Config) -> None:
+    """Import the dump or snapshot that the options name, if any (docs/dumps.md#import-of-a-dump).
+
+    Raises ConfigError, ArchiveRefused, NewerFormat, OSError; a failed import leaves no files.
+    """
+    for kind in ("dump", "snapshot"):
+        path = getattr(config, f"import_{kind}")
+        if path is not None and _should_import(config, kind, path):
+            for sock in listen(*config.http_addr):  # an address in use is an error now, not after an import of hours
+                sock.close()
+            logs.info(f"importing a {kind}", path=str(path), folder=str(config.db_path))
+            with _exit_on_sigterm():
+                from svcd.tasks import archive_import  # loaded only for an import
+
+                if kind == "snapshot":
+                    archive_import.import_snapshot(path, config.db_path)
+                else:
+                    from svcd.cli.wiring import import_budget, indexing_threads  # imports two thirds of the code
+
+                    archive_import.import_dump(path, config.db_path, import_budget(config), indexing_threads(config),
+                                               networks=list(map(str, config.experimental_allowed_ip_networks)))
+
+
+def check_alone(config: Config) -> None:
+    """Raise ConfigError for the data folder of a node of a cluster: the other nodes would never get its writes."""
+    if applied_log.position_of(config.db_path / "instance.sqlite") is not None:
+        raise ConfigError(f"{config.where('db_path')}: {config.db_path} is the data folder of a node of a cluster; give "
+                          f"{BY_NAME['cluster'].flag}, or make a single instance of it: svcd backup, then svcd restore")
+
+
+@contextmanager
+def remove_on_failure(folder: Path) -> Iterator[Callable[[], None]]:
+    """Remove the data folder if it was created in this block and the block fails before it calls the yielded function.
+
+    The next start would take a rest for a database, and refuse to import. A folder with content is kept: it was imported, or
+    another svcd has started on it meanwhile.
+    """
+    is_kept = False
+    parents = [parent for parent in folder.absolute().parents if not machine.file_exists(parent)]
+    was_new, was_there = _is_new(folder), machine.file_exists(folder)
+
+    def keep() -> None:
+        nonlocal is_kept
+        is_kept = True
+
+    try:
+        yield keep
+    except BaseException:
+        if was_new and not is_kept and folder.is_dir():
+            with suppress(OSError), (folder / "LOCK").open("a") as lock:  # in use by another process, or a folder is not empty
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_empty_instance(folder / "instance.sqlite"):
+                    for entry in folder.iterdir():
+                        shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+                    for empty in [] if was_there else [folder, *parents]:
+                        empty.rmdir()
+        raise
+
+
+def _is_empty_instance(path: Path) -> bool:
+    """Return whether the file of an instance has neither tasks, indexes, keys, webhooks nor features."""
+    if not machine.file_exists(path):
+        return True
+    try:
+        with closing(open_reader(path)) as reader:
+            tables = {name for (name,) in reader.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            return not any(reader.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0]
+                           for table in tables.intersection(_CONTENT_TABLES))
+    except sqlite3.Error:
+        return False
+
+
+@contextmanager
+def _exit_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM end an import like Ctrl-C, so that the import removes its unfinished files."""
+    def end(number: int, _frame: FrameType | None) -> NoReturn:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _should_import(config: Config, kind: str, path: Path) -> bool:
+    """Return whether to import an archive. Raises ConfigError."""
+    if not _is_new(config.db_path):
+        if getattr(config, f"ignore_{kind}_if_db_exists"):
+            return False
+        raise ConfigError(f"{config.where(f'import_{kind}')}: the database {config.db_path} already exists; move it away, "
+                          f"or start with it unchanged by {BY_NAME[f'ignore_{kind}_if_db_exists'].flag}")
+    if not machine.file_exists(path):
+        if getattr(config, f"ignore_missing_{kind}"):
+            return False
+        raise ConfigError(f"{config.where(f'import_{kind}')}: {kind} {path} does not exist; name an existing one, or start "
+                          f"with an empty database by {BY_NAME[f'ignore_missing_{kind}'].flag}")
+    return True
+
+
+def _is_new(folder: Path) -> bool:
+    return not machine.file_exists(folder) or folder.is_dir() and not any(folder.iterdir())

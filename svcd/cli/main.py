@@ -22,17 +22,17 @@ from svcd.cli.options import GROUPS, OPTIONS, Option, why_unsupported
 
 # Name: (module, its command, line of the help). A module is loaded when its command is called.
 COMMANDS = {
-    "import": ("import_documents", "command", "Add the documents of files, folders, SQLite tables."),
-    "export": ("export_documents", "command", "Write the documents of an index."),
-    "search": ("search", "command", "Search an index."),
-    "status": ("status", "command", "Show the indexes and tasks of the instance."),
+    "import": ("documents", "import_command", "Add the documents of files, folders, SQLite tables."),
+    "export": ("documents", "export_command", "Write the documents of an index."),
+    "search": ("search", "search_command", "Search an index."),
+    "status": ("search", "status_command", "Show the indexes and tasks of the instance."),
     "backup": ("backup", "backup_command", "Copy the whole instance to a file, while it serves."),
     "restore": ("backup", "restore_command", "Make a data folder from a backup or a dump."),
-    "verify": ("verify", "command", "Check the files of a data folder."),
-    "repair": ("repair", "command", "Rebuild a damaged index from its documents."),
+    "verify": ("integrity", "verify_command", "Check the files of a data folder."),
+    "repair": ("integrity", "repair_command", "Rebuild a damaged index from its documents."),
     "cluster": ("cluster", "command", "Show the nodes of a cluster; join, drain, verify, forget them."),
     "config": ("config", "command", "Show the configuration; `config init` writes a file."),
-    "completion": ("completion", "command", "Print the completion script for a shell."),
+    "completion": ("config", "completion_command", "Print the completion script for a shell."),
 }
 STATUS_FAILED = 1
 STATUS_MISUSE = 2

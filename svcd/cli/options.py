@@ -103,10 +103,6 @@ class Option:
 
 # -- Kinds -------------------------------------------------------------------------------------------
 
-def _boolean(text: str) -> bool:
-    return text.strip().lower() not in _FALSE
-
-
 def _path(text: str) -> Path:
     if not text:
         raise ValueError("is empty; set a path")
@@ -155,35 +151,18 @@ def _count(least: int, most: int = MAX_COUNT) -> Callable[[str], int]:
     return parse
 
 
-def _limit(text: str) -> int | None:
-    """Parse a count; an empty text or `unlimited` is None."""
-    if text.strip().lower() in ("", "unlimited"):
-        return None
-    try:
-        return _count(1)(text)
-    except ValueError as wrong:
-        raise ValueError(f"{wrong}, nor `unlimited`") from None
+def _or_word(count: Callable[[str], int], words: Mapping[str, Any], others: str) -> Callable[[str], Any]:
+    """Return a parser of a count or one of some words. words: word in lower case -> value; others: the words, for messages."""
+    def parse(text: str) -> Any:
+        word = text.strip().lower()
+        if word in words:
+            return words[word]
+        try:
+            return count(text)
+        except ValueError as wrong:
+            raise ValueError(f"{wrong}, nor {others}") from None
 
-
-def _processes(text: str) -> int | str:
-    """Parse a count, or AUTO."""
-    if text.strip().lower() == AUTO:
-        return AUTO
-    try:
-        return _count(0, MAX_PROCESSES)(text)
-    except ValueError as wrong:
-        raise ValueError(f"{wrong}, nor `{AUTO}`") from None
-
-
-def _interval(text: str) -> int | None:
-    """Parse seconds; `true` is a day, `false` and an empty text are None."""
-    folded = text.strip().lower()
-    if folded in ("", "false"):
-        return None
-    try:
-        return DAY_S if folded == "true" else _count(1)(text)
-    except ValueError as wrong:
-        raise ValueError(f"{wrong}, nor `true` or `false`") from None
+    return parse
 
 
 def _choice(*names: str) -> Kind:
@@ -237,11 +216,6 @@ def _header_value(text: str) -> str:
     return text
 
 
-def _optional_header_value(text: str) -> str | None:
-    """Parse a value of an HTTP header; a text of only spaces is None."""
-    return _header_value(text.strip()) if text.strip() else None
-
-
 def _networks(text: str) -> tuple[Any, ...]:
     """Parse a list of networks."""
     from svcd.remote.guard import parse_networks  # loaded only for options with networks
@@ -258,13 +232,11 @@ def _part(text: str) -> int:
 
 
 def _refuse_ocsp(_text: str) -> NoReturn:
-    raise ValueError(
-        "is not supported: Python's TLS library cannot staple OCSP responses; "
-        "remove the option, or use a reverse proxy that staples"
-    )
+    raise ValueError("is not supported: Python's TLS library cannot staple OCSP responses; remove the option, or use a reverse "
+                     "proxy that staples")
 
 
-SWITCH = Kind(None, _boolean, (bool,), "true or false", to_text=lambda value: str(value).lower())
+SWITCH = Kind(None, lambda text: text.strip().lower() not in _FALSE, (bool,), "true or false", lambda value: str(value).lower())
 PATH = Kind("PATH", _path, expected="a path in quotes")
 ADDRESS = Kind("HOST:PORT", parse_address)
 SIZE = Kind("SIZE", parse_size, (str, int), 'a number of bytes or a string such as "100 MB"', print_size)
@@ -275,14 +247,14 @@ SECRET = Kind("KEY", _text)
 GZIP_LEVEL = Kind("LEVEL", _count(0, 9), (int,), "an integer")
 COUNT = Kind("N", _count(0), (int,), "an integer")
 POSITIVE = Kind("N", _count(1), (int,), "an integer")
-PROCESSES = Kind(f"{AUTO}|N", _processes, (int, str), f'an integer or "{AUTO}"')
-LIMIT = Kind("N", _limit, (int, str), 'an integer or "unlimited"',
+PROCESSES = Kind(f"{AUTO}|N", _or_word(_count(0, MAX_PROCESSES), {AUTO: AUTO}, f"`{AUTO}`"), (int, str),
+                 f'an integer or "{AUTO}"')
+LIMIT = Kind("N", _or_word(_count(1), {"": None, "unlimited": None}, "`unlimited`"), (int, str), 'an integer or "unlimited"',
              to_text=lambda limit: "unlimited" if limit is None else str(limit), accepts_empty=True)
-INTERVAL = Kind("[SECONDS]", _interval, (int, bool), "an integer, or true or false",
-                to_text=lambda seconds: "false" if seconds is None else str(seconds), value_of_flag_alone="true",
+INTERVAL = Kind("[SECONDS]", _or_word(_count(1), {"": None, "false": None, "true": DAY_S}, "`true` or `false`"), (int, bool),
+                "an integer, or true or false", lambda seconds: "false" if seconds is None else str(seconds), "true",
                 accepts_empty=True)
-NETWORKS = Kind("CIDR,...", _networks, (str, list),
-                'a string such as "10.0.0.0/8, fd00::/8", or an array of such strings',
+NETWORKS = Kind("CIDR,...", _networks, (str, list), 'a string such as "10.0.0.0/8, fd00::/8", or an array of such strings',
                 lambda networks: ",".join(map(str, networks)), is_repeatable=True)
 SECONDS = Kind("SECONDS", _count(1), (int,), "an integer")
 WAIT = Kind("SECONDS", _count(0), (int,), "an integer")
@@ -291,7 +263,7 @@ CLUSTER = Kind("URL", _cluster, expected="a URL in quotes")
 NODE = Kind("NAME", _node_name)
 URL = Kind("URL", _url, expected="a URL in quotes")
 HEADER = Kind("VALUE", _header_value)
-OPTIONAL_HEADER = Kind("VALUE", _optional_header_value)
+OPTIONAL_HEADER = Kind("VALUE", lambda text: _header_value(text.strip()) if text.strip() else None)  # None for only spaces
 OCSP = Kind("PATH", _refuse_ocsp)
 
 
@@ -303,11 +275,6 @@ ENVS = ("development", "production")
 def _indexing_memory(_values: Mapping[str, Any]) -> int | None:
     memory = machine.memory()
     return None if memory is None else memory * 2 // 3
-
-
-def _indexing_threads(_values: Mapping[str, Any]) -> int:
-    cores = machine.cores()
-    return max(cores // 2, min(cores, 2))
 
 
 def _batch_bytes(values: Mapping[str, Any]) -> int:
@@ -354,13 +321,11 @@ OPTIONS: tuple[Option, ...] = (
     Option("--cluster", CLUSTER, "Cluster", is_secret=True, example="rqlite://10.0.0.1:4001,10.0.0.2:4001,10.0.0.3:4001",
            about="Replicated log of the cluster: rqlite://HOST:PORT,... or nats://HOST:PORT,... Needs --node-name, and the same "
                  "master key on all nodes."),
-    Option("--node-name", NODE, "Cluster", example="a",
-           about="Node name. Unique per node, stable across restarts."),
+    Option("--node-name", NODE, "Cluster", example="a", about="Node name. Unique per node, stable across restarts."),
     Option("--node-url", URL, "Cluster", default_description="http:// and the address of --http-addr",
            example="http://10.0.0.1:7700", about="URL at which the other nodes reach this one."),
 
-    Option("--db-path", PATH, "Folders", default="./data.ms",
-           about="Data folder, created if it does not exist."),
+    Option("--db-path", PATH, "Folders", default="./data.ms", about="Data folder, created if it does not exist."),
     Option("--dump-dir", PATH, "Folders", default="dumps/",
            about="Folder for dumps. If the option is given, the folder must be writable."),
     Option("--snapshot-dir", PATH, "Folders", default="snapshots/",
@@ -385,10 +350,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("--s3-bucket-url", TEXT, "Object store", example="https://s3.eu-west-1.amazonaws.com",
            about="URL of an S3 object store, which receives snapshots instead of --snapshot-dir. Needs the next three options, "
                  "and either a pair of keys or a role with its token."),
-    Option("--s3-bucket-region", TEXT, "Object store", example="eu-west-1",
-           about="Region of the bucket."),
-    Option("--s3-bucket-name", TEXT, "Object store", example="backups",
-           about="Name of the bucket."),
+    Option("--s3-bucket-region", TEXT, "Object store", example="eu-west-1", about="Region of the bucket."),
+    Option("--s3-bucket-name", TEXT, "Object store", example="backups", about="Name of the bucket."),
     Option("--s3-snapshot-prefix", PREFIX, "Object store", example="svcd/",
            about="Prefix of the names of snapshots, may be empty; the name of the data folder follows."),
     Option("--s3-access-key", SECRET, "Object store", is_secret=True, example="AKIAIOSFODNN7EXAMPLE",
@@ -420,14 +383,11 @@ OPTIONS: tuple[Option, ...] = (
            about="Private key of the certificate (PEM, not encrypted)."),
     Option("--ssl-auth-path", PATH, "TLS", example="/etc/svcd/clients.pem",
            about="Certificate authorities (PEM) for client certificates."),
-    Option("--ssl-require-auth", SWITCH, "TLS", default="false",
-           about="Require a client certificate."),
+    Option("--ssl-require-auth", SWITCH, "TLS", default="false", about="Require a client certificate."),
     Option("--ssl-resumption", SWITCH, "TLS", default="false",
            about="Enable session resumption from the server's cache for TLS 1.3 (always enabled for TLS 1.2)."),
-    Option("--ssl-tickets", SWITCH, "TLS", default="false",
-           about="Enable session resumption with tickets."),
-    Option("--ssl-ocsp-path", OCSP, "TLS",
-           about="Not supported: svcd refuses to start with it."),
+    Option("--ssl-tickets", SWITCH, "TLS", default="false", about="Enable session resumption with tickets."),
+    Option("--ssl-ocsp-path", OCSP, "TLS", about="Not supported: svcd refuses to start with it."),
 
     Option("--log-level", _choice(*logs.LEVELS), "Logs", default="INFO",
            about="Lowest level of events to print on stderr, in any letter case."),
@@ -469,8 +429,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("--max-indexing-memory", SIZE, "Indexing", derived=_indexing_memory,
            default_description="two thirds of the memory", example="1 GiB",
            about="Maximum memory of indexing."),
-    Option("--max-indexing-threads", LIMIT, "Indexing", derived=_indexing_threads,
-           default_description="half of the cores, 2 of 2 or 3", example="1",
+    Option("--max-indexing-threads", LIMIT, "Indexing", default_description="half of the cores, 2 of 2 or 3", example="1",
+           derived=lambda _values: max(machine.cores() // 2, min(machine.cores(), 2)),
            about="Maximum number of concurrent batches. With 2 or more, one process analyzes a large batch that runs alone, and "
                  "a second process writes it. unlimited, or an empty variable, removes the limit."),
     Option("--parallel-batches-after", WAIT, "Indexing", default="1",

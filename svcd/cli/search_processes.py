@@ -18,7 +18,7 @@ from svcd.cli.config import Config
 from svcd.cli.options import AUTO
 
 if TYPE_CHECKING:
-    from svcd.analytics.figures import State
+    from svcd.analytics.report import State
     from svcd.api.app import App
     from svcd.api.traffic import Report
     from svcd.cli.search_worker_pool import SearchWorkerPool

@@ -29,7 +29,7 @@ from svcd.cli.serving import WorkerConfiguration
 from svcd.http.worker_sharing import MAIN, HandoffQueue, LoadTable, PeerProcesses, new_handoff_queue, new_load_table
 
 if TYPE_CHECKING:
-    from svcd.analytics.figures import State
+    from svcd.analytics.report import State
     from svcd.api.app import App
     from svcd.http.server import Server
     from svcd.instance.instance import Instance

@@ -1,6 +1,9 @@
-"""Once a second the main thread supervises the daemon: the watchdog, reloads, and the exit when idle.
+"""Once a second the main thread supervises the daemon: the watchdog, reloads, and the exit when idle; the messages of systemd.
 
-The watchdog is pinged only after a request for /health has passed through the poller and a request thread like any request
+systemd passes descriptors from 3 on and their number in the environment; svcd sends datagrams to the socket of $NOTIFY_SOCKET.
+svcd removes the variables after reading them, because they are not meant for the processes that it starts.
+
+svcd pings the watchdog only after a request for /health has passed through the poller and a request thread like any request
 (docs/systemd.md#watchdog). So systemd restarts a daemon whose main thread or request threads hang.
 
 Threads: the main thread calls look() and receives the signal; any thread calls set_ready().
@@ -11,22 +14,76 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from types import FrameType
 
 from svcd.base import logs
 from svcd.cli.config import DEFAULT, Config, ConfigError
 from svcd.cli.options import OPTIONS
 from svcd.cli.serving import PROBE_CLIENT
-from svcd.cli.systemd import ServiceManager
 from svcd.http.server import Server
 
 _PROBE = b"GET /health HTTP/1.1\r\nHost: svcd\r\nConnection: close\r\n\r\n"
 _GOOD_ANSWER = b"HTTP/1.1 200 "
 # Probes in the interval after which systemd restarts the daemon.
 _PROBES_PER_INTERVAL = 3
+FIRST_DESCRIPTOR = 3
+_MICROSECONDS = 1_000_000
 RELOAD_SIGNAL = signal.SIGHUP
 RELOADABLE = "log_level"
+
+
+class UnusableSocket(RuntimeError):
+    """svcd cannot listen on a passed socket."""
+
+
+def passed_sockets(environ: MutableMapping[str, str]) -> list[socket.socket]:
+    """Return the listening sockets that systemd has passed to this process. Raises UnusableSocket.
+
+    systemd keeps them open when this process ends: connections that it has not accepted wait for the next process.
+    """
+    process, count = environ.pop("LISTEN_PID", ""), environ.pop("LISTEN_FDS", "")
+    environ.pop("LISTEN_FDNAMES", None)
+    if process != str(os.getpid()) or not count.isdecimal():
+        return []
+    sockets = []
+    for descriptor in range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + int(count)):
+        os.set_inheritable(descriptor, False)
+        try:
+            sock = socket.socket(fileno=descriptor)
+        except OSError:
+            raise UnusableSocket(f"descriptor {descriptor} of $LISTEN_FDS is not a socket") from None
+        is_tcp = sock.family in (socket.AF_INET, socket.AF_INET6) and sock.type == socket.SOCK_STREAM
+        if not is_tcp or not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            raise UnusableSocket(f"descriptor {descriptor} of $LISTEN_FDS is not a TCP socket that listens; "
+                                 "write ListenStream=ADDRESS:PORT and Accept=no in the socket unit")
+        sockets.append(sock)
+    return sockets
+
+
+class ServiceManager:
+    """The connection to systemd; without systemd it sends nothing.
+
+    watchdog_s: maximum seconds between two pings; None without a watchdog.
+    """
+
+    def __init__(self, environ: MutableMapping[str, str]) -> None:
+        self._address = environ.pop("NOTIFY_SOCKET", "")
+        interval, process = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", "")
+        is_watched = self._address and interval.isdecimal() and int(interval) and process in ("", str(os.getpid()))
+        self.watchdog_s = int(interval) / _MICROSECONDS if is_watched else None
+
+    def send(self, *assignments: str) -> None:
+        """Send assignments such as READY=1 (sd_notify(3)). Errors are ignored: nobody listens."""
+        if not self._address:
+            return
+        # An address that begins with @ is in the abstract namespace, where it begins with a zero byte.
+        address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+                sock.sendto("\n".join(assignments).encode(), address)
+        except OSError:
+            pass
 
 
 class ReloadRequest:
@@ -71,22 +128,20 @@ class Watchdog:
 
     def look(self, now: float) -> None:
         """Ping after a response; send the next request if it is time. now: monotonic seconds."""
-        if self._answer is not None and self._has_answered(self._answer):
-            self._answer.close()
-            self._answer = None
-            self._manager.send("WATCHDOG=1")
+        if self._answer is not None:
+            try:
+                has_answered = self._answer.recv(65536).startswith(_GOOD_ANSWER)
+            except OSError:  # not yet
+                has_answered = False
+            if has_answered:
+                self._answer.close()
+                self._answer = None
+                self._manager.send("WATCHDOG=1")
         if self._answer is None and now >= self._next_at:
             self._next_at = now + (self._manager.watchdog_s or 0) / _PROBES_PER_INTERVAL
             self._answer, connection = socket.socketpair()
             self._answer.setblocking(False)
             self._server.receive(connection, PROBE_CLIENT, _PROBE)
-
-    @staticmethod
-    def _has_answered(sock: socket.socket) -> bool:
-        try:
-            return sock.recv(65536).startswith(_GOOD_ANSWER)
-        except OSError:  # not yet
-            return False
 
     def close(self) -> None:
         """Drop the request in progress."""
@@ -170,18 +225,15 @@ class Supervision:
             config = self._reload()
             self._set_log_level(config.log_level)
             logs.info("reloaded", log_level=config.log_level, source=config.where(RELOADABLE))
-            waiting = [option.flag for option in OPTIONS
-                       if option.name != RELOADABLE and _is_changed(option.name, self._config, config)]
+            waiting = []
+            for option in OPTIONS:  # changed defaults do not count, because they may depend on the machine
+                before, after = self._config.source(option.name), config.source(option.name)
+                is_given = before != after or before != DEFAULT
+                if is_given and option.name != RELOADABLE and getattr(self._config, option.name) != getattr(config, option.name):
+                    waiting.append(option.flag)
             if waiting:
                 logs.warn("other options have changed and need a restart", options=", ".join(waiting))
         except ConfigError as wrong:
             logs.error("reload failed; nothing has changed", reason=str(wrong))
         finally:
             self._manager.send("READY=1")
-
-
-def _is_changed(name: str, before: Config, after: Config) -> bool:
-    """Return whether the given value has changed. Defaults do not count, because they may depend on the machine."""
-    is_given = DEFAULT not in (before.source(name), after.source(name))
-    is_given |= before.source(name) != after.source(name)
-    return is_given and getattr(before, name) != getattr(after, name)

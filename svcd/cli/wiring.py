@@ -1,15 +1,22 @@
 """Make the parts that a daemon starts after it listens from the options: application, runner, webhook delivery, schedule of
-snapshots, usage report. Log the end of each batch.
+snapshots, usage report with the figures of the machine and the options. Log the end of each batch.
 
 A thread of svcd.cli.daemon imports this module, which loads nearly all code, so that the start need not wait for it.
 """
 from __future__ import annotations
 
+import os
+import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import astuple
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from svcd import INTERFACE_VERSION
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
 from svcd.api.context import Services
@@ -19,7 +26,8 @@ from svcd.api.traffic import Report
 from svcd.auth.keys import Keys
 from svcd.base import logs, machine, quantities
 from svcd.cli import serving
-from svcd.cli.config import Config
+from svcd.cli.config import DEFAULT, FILE, Config
+from svcd.cli.options import BY_NAME, COUNT, INTERVAL, LIMIT, OPTIONS, POSITIVE, PROCESSES, SIZE
 from svcd.instance.instance import Instance
 from svcd.instance.task_records import FAILED, SUCCEEDED, Batch, Task
 from svcd.remote.webhook_delivery import WebhookNotifier
@@ -31,8 +39,7 @@ from svcd.text import segmenters
 
 if TYPE_CHECKING:
     from svcd.analytics.collector import Usage
-    from svcd.analytics.figures import State
-    from svcd.analytics.report import Send, UsageReport
+    from svcd.analytics.report import State, UsageReport
     from svcd.cluster.node import Node
     from svcd.cluster.service import ClusterService
     from svcd.remote.client import Client
@@ -107,52 +114,32 @@ def usage_report(config: Config, instance: Instance, own: Usage, others: Callabl
 
     may_send: False while another node of the cluster sends them.
     """
-    from svcd.analytics import figures as usage_figures
     from svcd.analytics.collector import sum_of
-    from svcd.analytics.report import UsageReport
-    from svcd.cli.instance_figures import InstanceFigures
+    from svcd.analytics.report import UsageReport, groups
 
     figures = InstanceFigures(config, instance)
-    return UsageReport(
-        config.analytics_url, instance.uid,
-        lambda: usage_figures.groups(sum_of([own.take(), *others()]) | figures.now()), _when(may_send, _sender(config)), now,
-    )
-
-
-def _when(may_send: Callable[[], bool], send: Send) -> Send:
-    def send_if(address: str, content: bytes) -> None:
-        if may_send():
-            send(address, content)
-    return send_if
-
-
-def _sender(config: Config) -> Send:
-    """Return the function that posts a usage report; the first report loads the HTTP client."""
-    clients: list[Client] = []
+    client = cache(lambda: _client(config))  # the first report loads it
 
     def send(address: str, content: bytes) -> None:
-        if not clients:
-            clients.append(_client(config))
-        clients[0].post(address, {"Content-Type": "application/json"}, [content], len(content))
+        if may_send():
+            client().post(address, {"Content-Type": "application/json"}, [content], len(content))
 
-    return send
+    return UsageReport(
+        config.analytics_url, instance.uid,
+        lambda: groups(sum_of([own.take(), *others()]) | figures.now()), send, now,
+    )
 
 
 def notifier(config: Config, instance: Instance) -> WebhookNotifier:
     """The webhook delivery, not started yet."""
     instance.webhooks.set_launch_webhook(config.task_webhook_url, config.task_webhook_authorization_header)
-
-    def sender() -> Client:
-        return _client(config)
-
-    return WebhookNotifier(instance.webhooks, instance.outbox, sender, on_bug=lambda bug: logs.failure("bug", bug))
+    return WebhookNotifier(instance.webhooks, instance.outbox, lambda: _client(config),
+                           on_bug=lambda bug: logs.failure("bug", bug))
 
 
 def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = lambda: None, node: Node | None = None) -> Runner:
     """The task runner, not started yet. on_batch: called after each batch. node: of a cluster."""
-    limits = Limits(
-        config.experimental_max_number_of_batched_tasks, config.experimental_limit_batched_tasks_total_size,
-    )
+    limits = Limits(config.experimental_max_number_of_batched_tasks, config.experimental_limit_batched_tasks_total_size)
     workers = indexing_threads(config)
     locales = LocaleWarnings()
     return Runner(
@@ -237,28 +224,105 @@ class LocaleWarnings:
 
     def check(self, tasks: Iterable[Task]) -> None:
         """Check the settings tasks of a finished batch."""
-        for task in tasks:
-            for locale in _locales(task):
-                name = segmenters.list_of(locale)
-                if not name or segmenters.is_installed(name):
-                    continue
-                with self._lock:
-                    is_new = name not in self._warned
-                    self._warned.add(name)
-                if is_new:
-                    _warn(task.index_uid, locale, name)
+        locales = [(task, locale) for task in tasks if task.kind == "settingsUpdate" and task.status == SUCCEEDED
+                   for rule in (task.details or {}).get("localizedAttributes") or () for locale in rule["locales"]]
+        for task, locale in locales:
+            name = segmenters.list_of(locale)
+            if not name or segmenters.is_installed(name):
+                continue
+            with self._lock:
+                is_new = name not in self._warned
+                self._warned.add(name)
+            if is_new:
+                language = segmenters.language_of(name)
+                get = {"get": INSTALL_WORD_LISTS} if language else {}  # no package contains the other lists
+                logs.warn("settings name a locale whose word list is not installed: its text is segmented coarsely, so searches "
+                          "find other documents than with the list", locale=locale, language=language or name,
+                          index_uid=task.index_uid, **get)
 
 
-def _locales(task: Task) -> Iterator[str]:
-    if task.kind != "settingsUpdate" or task.status != SUCCEEDED:
-        return
-    rules: Sequence[dict[str, list[str]]] = (task.details or {}).get("localizedAttributes") or ()
-    for rule in rules:
-        yield from rule["locales"]
+# Figures of the usage report that describe the machine and the launch options. For an option that names a path, an address or a
+# secret, the report says only whether it was given.
+
+_DAY_S = 86_400
+_PREFIX = "infos."
+_NUMBERS = (SIZE, COUNT, POSITIVE, PROCESSES, LIMIT, INTERVAL)
+_CHOICES = ("env", "log_level", "experimental_logs_mode")
+OTHER_NAMES = {"task_queue_webhook": "task_webhook_url", "experimental_dumpless_upgrade": "upgrade_db",
+               "experimental_personalization": "experimental_personalization_api_key"}
+FEATURES = {  # figure: the experimental feature that it reports
+    "experimental_composite_embedders": "compositeEmbedders",
+    "experimental_contains_filter": "containsFilter",
+    "experimental_edit_documents_by_function": "editDocumentsByFunction",
+    "experimental_enable_metrics": "metrics",
+    "experimental_enable_logs_route": "logsRoute",
+    "experimental_multimodal": "multimodal",
+    "experimental_chat_completions": "chatCompletions",
+}
+# The environment variable with which hosting images name their provider.
+_PROVIDER = "SVC_SERVER_PROVIDER"
 
 
-def _warn(index_uid: str | None, locale: str, name: str) -> None:
-    language = segmenters.language_of(name)
-    get = {"get": INSTALL_WORD_LISTS} if language else {}  # no package contains the other lists
-    logs.warn("settings name a locale whose word list is not installed: its text is segmented coarsely, so searches "
-              "find other documents than with the list", locale=locale, language=language or name, index_uid=index_uid, **get)
+class InstanceFigures:
+    """The figures of one daemon since its start."""
+
+    def __init__(self, config: Config, instance: Instance) -> None:
+        self._config = config
+        self._instance = instance
+        self._started = time.monotonic()
+
+    def now(self) -> dict[str, Any]:
+        """Return name -> current value of all figures that do not count requests."""
+        from svcd.analytics.report import FIGURES  # loaded only where usage is reported
+
+        features, memory = self._instance.features(), machine.memory()
+        return {
+            **{name: self._option(name.removeprefix(_PREFIX), features) for name in FIGURES if name.startswith(_PREFIX)},
+            "context.app.version": INTERFACE_VERSION,
+            "system.distribution": distribution_id(),
+            "system.kernel_version": os.uname().release,
+            "system.cores": machine.cores(),
+            "system.ram_size": None if memory is None else memory // 1024,
+            "system.disk_size": largest_disk(self._config.db_path),
+            "system.server_provider": os.environ.get(_PROVIDER),
+            "stats.database_size": self._instance.database_size(),
+            "stats.indexes_number": self._instance.list_indexes(0, 0)[1],
+            "start_since_days": int((time.monotonic() - self._started) // _DAY_S),
+            "experimental_network": bool(features.get("network")),
+        }
+
+    def _option(self, name: str, features: Mapping[str, bool | None]) -> Any:
+        """Return the value of a figure `infos.<name>`: a boolean, a number, or one of a few fixed words."""
+        if name == "with_configuration_file":
+            return any(self._config.source(option.name) == FILE for option in OPTIONS)
+        if name in FEATURES:
+            return bool(features.get(FEATURES[name]))
+        name = OTHER_NAMES.get(name, name)
+        option = BY_NAME.get(name)
+        if option is None:  # svcd lacks this option
+            return False
+        if option.is_switch or option.kind in _NUMBERS or name in _CHOICES:
+            return getattr(self._config, name)
+        return self._config.source(name) != DEFAULT
+
+
+def distribution_id(path: Path = Path("/etc/os-release")) -> str | None:
+    """Return the ID field of os-release(5), None if unknown."""
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, ValueError):
+        return None
+    return next((line.removeprefix("ID=").strip("\"'") for line in lines if line.startswith("ID=")), None)
+
+
+def largest_disk(folder: Path, mounts: Path = Path("/proc/mounts")) -> int | None:
+    """Return the bytes of the largest mounted block device; of the data folder's file system if no device is known."""
+    try:
+        rows = [line.split() for line in mounts.read_text().splitlines()]
+    except (OSError, ValueError):
+        rows = []
+    sizes = []
+    for place in (*(row[1] for row in rows if len(row) > 1 and row[0].startswith("/dev/")), str(folder)):
+        with suppress(OSError):
+            sizes.append(shutil.disk_usage(place).total)
+    return max(filter(None, sizes), default=None)

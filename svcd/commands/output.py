@@ -111,10 +111,3 @@ class Bar:
         if self._width:
             print(f"\r{' ' * self._width}\r", end="", file=sys.stderr, flush=True)
             self._width = 0
-
-    def _draw(self, text: str, is_moving: bool) -> None:
-        if not is_moving:
-            print(text, file=sys.stderr)
-            return
-        print(f"\r{text.ljust(self._width)}", end="", file=sys.stderr, flush=True)
-        self._width = max(self._width, len(text))

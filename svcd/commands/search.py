@@ -1,4 +1,4 @@
-"""`svcd search`: show hits of an index in a terminal, with matches in colour."""
+"""`svcd search` and `svcd status`: show hits of an index, with matches in colour, and the indexes and tasks of an instance."""
 from __future__ import annotations
 
 import json
@@ -9,12 +9,13 @@ from typing import Any
 import click
 
 from svcd.commands import instance, output
-from svcd.commands.instance import index_path
+from svcd.commands.instance import Instance, Refused, index_path
 
 # Marks around matches: characters for private use, which do not occur in texts.
 _OPEN, _CLOSE = "\ue000", "\ue001"
 _TITLES = ("title", "name", "label", "headline", "subject")
 _CROPPED_WORDS = 30
+_STATES = ("enqueued", "processing", "failed")
 
 
 @click.command("search", help="Search INDEX for WORDS; without words, show all documents.")
@@ -28,8 +29,9 @@ _CROPPED_WORDS = 30
 @instance.options
 @click.option("--json", "is_json", is_flag=True, help="Print the answer of the search as JSON.")
 @click.pass_context
-def command(context: click.Context, index: str, words: tuple[str, ...], limit: int, filter_text: str | None, sort: str | None,
-            facets: str | None, scores: bool, url: str | None, key: str | None, folder: Path | None, is_json: bool) -> int:
+def search_command(context: click.Context, index: str, words: tuple[str, ...], limit: int, filter_text: str | None,
+                   sort: str | None, facets: str | None, scores: bool, url: str | None, key: str | None, folder: Path | None,
+                   is_json: bool) -> int:
     """Search once and print."""
     query: dict[str, Any] = {"q": " ".join(words), "limit": limit, "showRankingScore": scores, "showRankingScoreDetails": scores}
     if filter_text is not None:
@@ -83,9 +85,8 @@ def _text(formatted: Any, value: Any) -> str:
     """
     if isinstance(formatted, str):
         return formatted
-    if isinstance(formatted, list) and all(isinstance(each, str) for each in formatted):
-        return ", ".join(formatted)
-    return _json(formatted, value)
+    is_list = isinstance(formatted, list) and all(isinstance(each, str) for each in formatted)
+    return ", ".join(formatted) if is_list else _json(formatted, value)
 
 
 def _json(formatted: Any, value: Any) -> str:
@@ -100,9 +101,56 @@ def _json(formatted: Any, value: Any) -> str:
 
 def _marked(text: str) -> str:
     """Return a text on one line, with matches in colour."""
-    pieces = " ".join(text.split()).split(_OPEN)
-    rest = []
-    for piece in pieces[1:]:
-        found, _, after = piece.partition(_CLOSE)
-        rest.append(output.styled(found, "found") + after)
-    return "".join((pieces[0], *rest))
+    first, *others = " ".join(text.split()).split(_OPEN)
+    parts = (piece.partition(_CLOSE) for piece in others)
+    return first + "".join(output.styled(found, "found") + after for found, _, after in parts)
+
+
+# Status
+
+
+@click.command("status", help="Show whether the instance runs, its indexes, and its tasks. Ends with status 3 when it does "
+                                "not answer.")
+@instance.options
+@click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")
+@click.pass_context
+def status_command(context: click.Context, url: str | None, key: str | None, folder: Path | None, is_json: bool) -> int:
+    """Ask once and print."""
+    with instance.opened(context, url, key, folder) as source:
+        found = _status(source)
+    if is_json:
+        output.print_json(found)
+    else:
+        _print_status(found)
+    return 0
+
+
+def _status(source: Instance) -> dict[str, Any]:
+    health = source.call("GET", "/health")["status"]
+    try:
+        stats, version = source.call("GET", "/stats"), source.call("GET", "/version")["pkgVersion"]
+    except Refused as refused:
+        return {"url": source.url, "status": health, "refused": str(refused)}
+    tasks = {state: source.call("GET", f"/tasks?statuses={state}&limit=0")["total"] for state in _STATES}
+    running = source.call("GET", "/batches?statuses=processing&limit=1")["results"]
+    return {
+        "url": source.url, "status": health, "version": version, "databaseSize": stats["databaseSize"],
+        "indexes": {uid: {"documents": each["numberOfDocuments"], "isIndexing": each["isIndexing"]}
+                    for uid, each in stats["indexes"].items()},
+        "tasks": tasks, "progress": running[0]["progress"]["percentage"] if running and running[0].get("progress") else None,
+    }
+
+
+def _print_status(found: dict[str, Any]) -> None:
+    print(f"{found['url']}  {output.styled(found['status'], 'good')}")
+    if "refused" in found:
+        print(found["refused"])
+        return
+    tasks = found["tasks"]
+    print(f"interface {found['version']}, {output.size(found['databaseSize'])} on disk")
+    print(f"tasks: {tasks['enqueued']:,} waiting, {tasks['processing']:,} running"
+          f"{'' if found['progress'] is None else format(found['progress'], '.0f').join((' (', ' %)'))}, "
+          + output.styled(f"{tasks['failed']:,} failed", "bad" if tasks["failed"] else "faint"))
+    if found["indexes"]:
+        print(output.table([[output.shortened(uid), f"{each['documents']:,} documents", "indexing" if each["isIndexing"] else ""]
+                            for uid, each in found["indexes"].items()]))

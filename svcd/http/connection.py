@@ -262,8 +262,7 @@ class Connection(BaseHTTPRequestHandler):
         def write(response: Response) -> EncodedResponse:
             if wire is not None and not wire.is_over:
                 self._discard_body(wire.remaining)
-            encoded = encode_response(request, response, minor=head.minor,
-                                      closes=self.close_connection or owner.ends_connections)
+            encoded = encode_response(request, response, minor=head.minor, closes=self.close_connection or owner.ends_connections)
             self.close_connection = encoded.closes
             return encoded
 

@@ -8,7 +8,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 # Unpacked pieces are about this large (brotli: up to one and a half times), however well they were compressed.
 UNPACKED_PIECE = 65536
@@ -29,21 +29,6 @@ BROTLI_WINDOW = 18  # 256 kB: memory per response matters more than the last per
 
 class BrokenCoding(Exception):
     """Compressed bytes that are cut off or damaged."""
-
-
-class Packer(Protocol):
-    """A compressor of one response."""
-
-    def pack(self, piece: bytes) -> bytes: ...
-
-    def flush(self) -> bytes: ...
-
-    def finish(self) -> bytes: ...
-
-
-def unpack(coding: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Unpack pieces in a coding of UNPACKERS; an empty body unpacks to nothing. Raises BrokenCoding."""
-    return UNPACKERS[coding](pieces)
 
 
 def _gunzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -122,52 +107,51 @@ def _unbrotli(pieces: Iterator[bytes]) -> Iterator[bytes]:
     try:
         for piece in pieces:
             unpacker = unpacker or brotli.Decompressor()
-            yield from _unbrotli_piece(unpacker, piece)
+            unpacked = unpacker.process(piece, output_buffer_limit=UNPACKED_PIECE)
+            # can_accept_more_data() may be true while output is still pending: only an empty result is the end.
+            while unpacked or not unpacker.can_accept_more_data():
+                if unpacked:
+                    yield unpacked
+                unpacked = unpacker.process(b"", output_buffer_limit=UNPACKED_PIECE)
     except brotli.error as broken:
         raise BrokenCoding(str(broken)) from broken
     if unpacker is not None and not unpacker.is_finished():
         raise BrokenCoding("cut off")
 
 
-def _unbrotli_piece(unpacker: Any, piece: bytes) -> Iterator[bytes]:
-    unpacked = unpacker.process(piece, output_buffer_limit=UNPACKED_PIECE)
-    # can_accept_more_data() may be true while output is still pending: only an empty result is the end.
-    while unpacked or not unpacker.can_accept_more_data():
-        if unpacked:
-            yield unpacked
-        unpacked = unpacker.process(b"", output_buffer_limit=UNPACKED_PIECE)
-
-
+# An empty body unpacks to nothing. They raise BrokenCoding. x-gzip is the same coding as gzip (RFC 9110 8.4.1.3).
 UNPACKERS: dict[str, Callable[[Iterator[bytes]], Iterator[bytes]]] = {
-    "br": _unbrotli,
-    "gzip": _gunzip,
-    "x-gzip": _gunzip,  # the same coding (RFC 9110 8.4.1.3)
-    "deflate": _inflate_zlib,
+    "br": _unbrotli, "gzip": _gunzip, "x-gzip": _gunzip, "deflate": _inflate_zlib,
 }
 
 
-class _Zlib:
-    """gzip or deflate."""
+class Packer(NamedTuple):
+    """A compressor of one response."""
 
-    def __init__(self, window: int) -> None:
-        deflater = zlib.compressobj(ZLIB_LEVEL, zlib.DEFLATED, window)
-        self.pack = deflater.compress
-        self.flush = lambda: deflater.flush(zlib.Z_SYNC_FLUSH)
-        self.finish = deflater.flush
+    pack: Callable[[bytes], bytes]
+    flush: Callable[[], bytes]
+    finish: Callable[[], bytes]
 
 
-class _Brotli:
-    def __init__(self) -> None:
-        compressor = _brotli_module().Compressor(quality=BROTLI_QUALITY, lgwin=BROTLI_WINDOW)
-        self.pack = compressor.process
-        self.flush = compressor.flush
-        self.finish = compressor.finish
+def _zlib(window: int) -> Packer:
+    deflater = zlib.compressobj(ZLIB_LEVEL, zlib.DEFLATED, window)
+    return Packer(deflater.compress, lambda: deflater.flush(zlib.Z_SYNC_FLUSH), deflater.flush)
+
+
+def _brotli() -> Packer:
+    compressor = _brotli_module().Compressor(quality=BROTLI_QUALITY, lgwin=BROTLI_WINDOW)
+    return Packer(compressor.process, compressor.flush, compressor.finish)
 
 
 PACKERS: dict[str, Callable[[], Packer]] = {  # in our order of preference
-    "br": _Brotli,
-    "gzip": lambda: _Zlib(GZIP_WINDOW),
-    "deflate": lambda: _Zlib(ZLIB_WINDOW),
+    "br": _brotli, "gzip": lambda: _zlib(GZIP_WINDOW), "deflate": lambda: _zlib(ZLIB_WINDOW),
+}
+# Around raw deflate: (header, checksum, its first value, trailer from checksum and size).
+# gzip (RFC 1952): header without name and time, for an unknown system; trailer with CRC and length.
+# deflate (RFC 1950): header for a window of 32 kB; trailer with Adler-32.
+WRAPPERS: dict[str, tuple[bytes, Callable[[bytes, int], int], int, Callable[[int, int], bytes]]] = {
+    "gzip": (b"\x1f\x8b\x08\0\0\0\0\0\0\xff", zlib.crc32, 0, lambda crc, size: struct.pack("<LL", crc, size & 0xFFFFFFFF)),
+    "deflate": (b"\x78\x01", zlib.adler32, 1, lambda adler, size: struct.pack(">L", adler)),
 }
 
 
@@ -186,57 +170,14 @@ def pack_portions(coding: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
     if coding not in WRAPPERS:
         yield from pack_stream(coding, pieces)
         return
-    wrapper = WRAPPERS[coding]()
-    head = wrapper.head
+    head, checksum, total, trailer = WRAPPERS[coding]
+    size = 0
     for piece in pieces:
-        wrapper.add(piece)
+        total, size = checksum(piece, total), size + len(piece)
         deflater = zlib.compressobj(ZLIB_LEVEL, zlib.DEFLATED, RAW_WINDOW)
         yield head + deflater.compress(piece) + deflater.flush(zlib.Z_FULL_FLUSH)
         head = b""
-    yield head + EMPTY_LAST_BLOCK + wrapper.tail()
-
-
-class Wrapper(Protocol):
-    """Header and trailer around raw deflate."""
-
-    head: bytes
-
-    def add(self, piece: bytes) -> None: ...
-
-    def tail(self) -> bytes: ...
-
-
-class _Gzip:
-    """RFC 1952: header without name and time, for an unknown system; trailer with CRC and length."""
-
-    head = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
-
-    def __init__(self) -> None:
-        self._sum = self._size = 0
-
-    def add(self, piece: bytes) -> None:
-        self._sum, self._size = zlib.crc32(piece, self._sum), self._size + len(piece)
-
-    def tail(self) -> bytes:
-        return struct.pack("<LL", self._sum, self._size & 0xFFFFFFFF)
-
-
-class _Zlib1950:
-    """RFC 1950: header for a window of 32 kB; trailer with the Adler-32."""
-
-    head = b"\x78\x01"
-
-    def __init__(self) -> None:
-        self._sum = zlib.adler32(b"")
-
-    def add(self, piece: bytes) -> None:
-        self._sum = zlib.adler32(piece, self._sum)
-
-    def tail(self) -> bytes:
-        return struct.pack(">L", self._sum)
-
-
-WRAPPERS: dict[str, Callable[[], Wrapper]] = {"gzip": _Gzip, "deflate": _Zlib1950}
+    yield head + EMPTY_LAST_BLOCK + trailer(total, size)
 
 
 def pack_stream(coding: str, pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -184,7 +184,7 @@ class Body:
         pieces = _limited(wire, self._limit)
         for name in reversed(content_codings(self._encoding)):
             # The limits hold for each stage: the one in the middle may be the decompression bomb.
-            pieces = _limited(content_coding.unpack(name, pieces), self._limit, wire if refuses_bombs else None)
+            pieces = _limited(content_coding.UNPACKERS[name](pieces), self._limit, wire if refuses_bombs else None)
         return pieces
 
 

@@ -42,8 +42,7 @@ from svcd.http.sockets import BACKLOG, READABLE, WRITABLE, Lead, Limits, PlainTr
 if TYPE_CHECKING:
     import ssl  # at run time only the maker of the context loads it
 
-    from svcd.http.relay import RelayThread
-    from svcd.http.worker_sharing import HandoffQueue, PeerProcesses
+    from svcd.http.worker_sharing import HandoffQueue, PeerProcesses, RelayThread
 
 ACCEPTS_PER_TURN = 64
 # No descriptor or memory for one more connection: close an idle one, or wait until a connection ends.
@@ -175,6 +174,7 @@ class Server(HTTPServer):
         self._lock = threading.Lock()
         self._dismissal = Dismissal()
         self._lead = Lead()
+        self.give_lead_away = self._lead.give_away  # called by a thread that has to wait: another one takes the next requests
         # These belong to the thread that leads. _arrived: pollables taken out of the poller, to be handled in this order.
         self._arrived: deque[Pollable] = deque()
         self._has_backlog = self._told_backlog = False
@@ -221,7 +221,7 @@ class Server(HTTPServer):
             self._peers = peers
             self._sources += (queues := self._handoff_queues())
             if self.ssl_context is not None:
-                from svcd.http.relay import RelayThread  # only with TLS
+                from svcd.http.worker_sharing import RelayThread  # few daemons have several processes
 
                 self._relay_thread = RelayThread(self.limits, self._resume_paused)
             self._count_at_work(0)
@@ -312,10 +312,6 @@ class Server(HTTPServer):
         else:
             self._lead.give_away()
 
-    def give_lead_away(self) -> None:
-        """Let another thread take the next requests, because this one has to wait."""
-        self._lead.give_away()
-
     @property
     def is_full(self) -> bool:
         """Whether the server has no room for another connection. While it stops, it accepts the whole backlog regardless."""
@@ -328,11 +324,16 @@ class Server(HTTPServer):
 
         It never closes a connection with a request, or one so new that a request may be on its way.
         """
-        taken = (self._poller.take_out_where(_is_idle_connection, max_count=1)
-                 or self._delivery_thread.poller.take_out_where(lambda pollable: True, max_count=1))
+        taken = (self._take_out(Connection.is_idle, max_count=1)
+                 or cast(list[Connection], self._delivery_thread.poller.take_out_where(lambda pollable: True, max_count=1)))
         for connection in taken:
-            self._close(cast(Connection, connection))
+            self._close(connection)
         return bool(taken) or self._relay_thread is not None and self._relay_thread.evict()
+
+    def _take_out(self, condition: Callable[[Connection], bool], max_count: int = 1 << 30) -> list[Connection]:
+        """Take connections for which the condition holds out of the poller."""
+        return cast(list[Connection], self._poller.take_out_where(
+            lambda pollable: isinstance(pollable, Connection) and condition(pollable), max_count))
 
     def _close(self, connection: Connection) -> None:
         with self._lock:
@@ -558,13 +559,11 @@ class Server(HTTPServer):
         """Close the connections without a request, or hand them to the main process if the server leaves."""
         if not self._is_leaving:
             # Where the next process takes over at once, this one still answers a client that has just connected.
-            is_unused = _is_idle_connection if self.are_sockets_kept else _is_unused_connection
-            for pollable in self._poller.take_out_where(is_unused):
-                self._close(cast(Connection, pollable))
+            for connection in self._take_out(Connection.is_idle if self.are_sockets_kept else Connection.has_no_request):
+                self._close(connection)
             return
         assert self._peers is not None
-        for pollable in self._poller.take_out_where(_is_between_requests):
-            connection = cast(Connection, pollable)
+        for connection in self._take_out(Connection.is_between_requests):
             if not self._peers.give_back(connection.request, connection.client, connection.received_from(b"")):
                 self._poller.register(connection, READABLE)  # the queue is full: tried again soon
             else:
@@ -594,18 +593,6 @@ class Server(HTTPServer):
             self._poller.release()
         self._stop_reader.close()
         self._stop_writer.close()
-
-
-def _is_idle_connection(pollable: Pollable) -> bool:
-    return isinstance(pollable, Connection) and pollable.is_idle()
-
-
-def _is_unused_connection(pollable: Pollable) -> bool:
-    return isinstance(pollable, Connection) and pollable.has_no_request()
-
-
-def _is_between_requests(pollable: Pollable) -> bool:
-    return isinstance(pollable, Connection) and pollable.is_between_requests()
 
 
 def _traceback() -> str:

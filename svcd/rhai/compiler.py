@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from svcd.rhai import chains, syntax, values
+from svcd.rhai import interpreter, syntax, values
 from svcd.rhai.interpreter import Body, Cell, ExitSignal, Frame, Interpreter, ReturnSignal, ScriptFunction
 from svcd.rhai.scalars import chars
 from svcd.rhai.syntax import Node, Scope
@@ -190,13 +190,13 @@ class Compiler:
     # Chains and calls
 
     def chain(self, node: syntax.Chain) -> Body:
-        return chains.read(self.root(node.root), self.steps(node.links), self.runtime)
+        return interpreter.read(self.root(node.root), self.steps(node.links), self.runtime)
 
-    def root(self, node: Node) -> chains.Root:
+    def root(self, node: Node) -> interpreter.Root:
         if isinstance(node, syntax.Variable):
             find = self.cell(node)
 
-            def of_variable(frame: Frame) -> chains.Found:
+            def of_variable(frame: Frame) -> interpreter.Found:
                 cell = find(frame)
                 return cell.value, (cell, None, cell)
 
@@ -204,17 +204,17 @@ class Compiler:
         run = self.compile_stored(node)
         return lambda frame: (run(frame), None)
 
-    def steps(self, links: Sequence[syntax.Link]) -> list[chains.Step]:
+    def steps(self, links: Sequence[syntax.Link]) -> list[interpreter.Step]:
         steps, runtime = [], self.runtime
         for link in links:
             at, is_safe = link.position, link.is_safe
             if isinstance(link, syntax.Member):
-                steps.append(chains.member(at, is_safe, link.name, runtime))
+                steps.append(interpreter.member(at, is_safe, link.name, runtime))
             elif isinstance(link, syntax.Index):
-                steps.append(chains.index(at, is_safe, self.compile(link.index), runtime))
+                steps.append(interpreter.index(at, is_safe, self.compile(link.index), runtime))
             else:
                 assert isinstance(link, syntax.Method)
-                steps.append(chains.method(at, is_safe, link.name, self.compile_all(link.arguments), runtime))
+                steps.append(interpreter.method(at, is_safe, link.name, self.compile_all(link.arguments), runtime))
         return steps
 
     def call(self, node: syntax.Call) -> Body:
@@ -268,9 +268,9 @@ class Compiler:
         def run(frame: Frame) -> Value:
             given = [each(frame) for each in others]
             value, place = root(frame)
-            if chains.is_constant(place):
+            if interpreter.is_constant(place):
                 value, place = runtime.copied(value), None
-            return chains.call_builtin(runtime, name, value, place, given)
+            return interpreter.call_builtin(runtime, name, value, place, given)
 
         return run
 
@@ -304,7 +304,7 @@ class Compiler:
             held = pointer(frame)
             if type(held) is not FnPointer:
                 raise mismatch(held, "Fn")
-            return chains.curry(runtime, held, [value(frame)])
+            return interpreter.curry(runtime, held, [value(frame)])
 
         return run
 
@@ -489,18 +489,10 @@ class Compiler:
             raise FunctionError(f"Cannot assign to constant {root.name}", root.position)
         value = self.compile_stored(node.value)
         join = self._join(node.operator) if node.operator else None
-        if isinstance(target, syntax.Variable):
-            run = self._to_variable(target, value, join)
-        else:
+        if isinstance(target, syntax.Chain):
             assert isinstance(root, syntax.Variable)
-            assign = chains.assign(root.name, root.position, self.root(root), self.steps(target.links), self.runtime)
-
-            def run(frame: Frame) -> None:
-                assign(frame, value(frame), join)
-
-        return run
-
-    def _to_variable(self, target: syntax.Variable, value: Body, join: Any) -> Body:
+            assign = interpreter.assign(root.name, root.position, self.root(root), self.steps(target.links), self.runtime)
+            return lambda frame: assign(frame, value(frame), join)
         find = self.cell(target)
 
         def run(frame: Frame) -> None:
@@ -512,11 +504,11 @@ class Compiler:
 
         return run
 
-    def _join(self, operator: str) -> Callable[[Value, chains.Place, Value], Value]:
+    def _join(self, operator: str) -> Callable[[Value, interpreter.Place, Value], Value]:
         """Return the operator of an assignment such as `+=`; it appends to strings, arrays and maps in place."""
         runtime, in_place = self.runtime, f"{operator}="
 
-        def join(held: Value, place: chains.Place, value: Value) -> Value:
+        def join(held: Value, place: interpreter.Place, value: Value) -> Value:
             if operator == "+" and isinstance(held, (str, list, dict)):
                 found = runtime.builtin(in_place if type(held) in (str, list, dict) else operator, (held, value))
                 if found.replaces:
@@ -571,8 +563,10 @@ class Compiler:
                 if error.is_limit:
                     raise
                 caught = error
-            if slot is not None:
-                frame[slot] = Cell(_caught_value(caught))
+            if slot is not None:  # the thrown value, or an object map with message, line and position
+                at = caught.position
+                place = {"line": at.line, "position": at.column} if at else {}
+                frame[slot] = Cell(caught.thrown if caught.has_thrown else {"message": caught.message, **place})
             try:
                 return handler(frame)
             except FunctionError as error:
@@ -610,42 +604,17 @@ def _run_body(body: Body, frame: Frame) -> bool:
     return True
 
 
-def _caught_value(error: FunctionError) -> Value:
-    """Return the value of the `catch` variable: the thrown value, or an object map with message, line and position."""
-    if error.has_thrown:
-        return error.thrown
-    place = {"line": error.position.line, "position": error.position.column} if error.position else {}
-    return {"message": error.message, **place}
-
-
 _COMPILERS: Mapping[type[Node], Callable[[Compiler, Any], Body]] = {
-    syntax.Literal: Compiler.literal,
-    syntax.Interpolated: Compiler.interpolated,
-    syntax.Variable: Compiler.variable,
-    syntax.ArrayLiteral: Compiler.array,
-    syntax.MapLiteral: Compiler.map,
-    syntax.Operation: Compiler.operation,
-    syntax.Logic: Compiler.logic,
-    syntax.Call: Compiler.call,
-    syntax.Chain: Compiler.chain,
-    syntax.Closure: Compiler.closure,
-    syntax.Block: Compiler.block,
-    syntax.If: Compiler.if_else,
-    syntax.Switch: Compiler.switch,
-    syntax.While: Compiler.while_loop,
-    syntax.Do: Compiler.do_loop,
-    syntax.For: Compiler.for_loop,
-    syntax.Let: Compiler.let,
-    syntax.Assignment: Compiler.assignment,
-    syntax.Break: Compiler.break_loop,
-    syntax.Continue: Compiler.continue_loop,
-    syntax.Return: Compiler.return_value,
-    syntax.Throw: Compiler.throw,
-    syntax.Try: Compiler.try_catch,
+    syntax.Literal: Compiler.literal, syntax.Interpolated: Compiler.interpolated, syntax.Variable: Compiler.variable,
+    syntax.ArrayLiteral: Compiler.array, syntax.MapLiteral: Compiler.map, syntax.Operation: Compiler.operation,
+    syntax.Logic: Compiler.logic, syntax.Call: Compiler.call, syntax.Chain: Compiler.chain, syntax.Closure: Compiler.closure,
+    syntax.Block: Compiler.block, syntax.If: Compiler.if_else, syntax.Switch: Compiler.switch, syntax.While: Compiler.while_loop,
+    syntax.Do: Compiler.do_loop, syntax.For: Compiler.for_loop, syntax.Let: Compiler.let, syntax.Assignment: Compiler.assignment,
+    syntax.Break: Compiler.break_loop, syntax.Continue: Compiler.continue_loop, syntax.Return: Compiler.return_value,
+    syntax.Throw: Compiler.throw, syntax.Try: Compiler.try_catch,
 }
 _SPECIAL: Mapping[tuple[str, int], Callable[[Compiler, syntax.Call], Body]] = {
-    ("type_of", 1): Compiler._type_of, ("Fn", 1): Compiler._function_named,
-    ("curry", 2): Compiler._curry, ("is_def_var", 1): Compiler._is_variable,
-    ("is_def_fn", 2): Compiler._is_function, ("exit", 0): Compiler._exit,
-    ("exit", 1): Compiler._exit,
+    ("type_of", 1): Compiler._type_of, ("Fn", 1): Compiler._function_named, ("curry", 2): Compiler._curry,
+    ("is_def_var", 1): Compiler._is_variable, ("is_def_fn", 2): Compiler._is_function,
+    ("exit", 0): Compiler._exit, ("exit", 1): Compiler._exit,
 }

@@ -5,7 +5,7 @@ share one. Callbacks on arrays get (element, index), those on maps (name, value)
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from svcd.base import json_text
@@ -13,22 +13,11 @@ from svcd.rhai import values
 from svcd.rhai.operators import is_equal
 from svcd.rhai.scalars import range_span, span, start_of
 from svcd.rhai.values import (
-    ANY,
-    Builtin,
-    Char,
-    FnPointer,
-    FunctionError,
-    Range,
-    Runtime,
-    Value,
-    as_json,
-    changing,
-    mismatch,
-    pure,
+    ANY, Builtin, Char, FnPointer, FunctionError, Range, Runtime, Value, as_json, changing, mismatch, pure,
 )
 
 Array = list[Value]
-
+Map = dict[str, Value]
 _ALL = values.ARRAY_LENGTH
 
 
@@ -60,21 +49,9 @@ def _set(runtime: Runtime, array: Array, index: int, element: Value) -> None:
         array[index] = runtime.copied(element)
 
 
-def _get(runtime: Runtime, array: Array, index: int) -> Value:
-    return array[index] if _is_inside(array, index) else None
-
-
-def _pop(runtime: Runtime, array: Array) -> Value:
-    return array.pop() if array else None
-
-
 def _remove(runtime: Runtime, array: Array, index: int) -> Value:
     runtime.charge(len(array) >> values.ELEMENTS_SHIFT)
     return array.pop(index) if _is_inside(array, index) else None
-
-
-def _shift(runtime: Runtime, array: Array) -> Value:
-    return _remove(runtime, array, 0)
 
 
 def _pad(runtime: Runtime, array: Array, length: int, element: Value) -> None:
@@ -87,34 +64,17 @@ def _pad(runtime: Runtime, array: Array, length: int, element: Value) -> None:
 # Arrays: slices
 
 
-def _cut(runtime: Runtime, array: Array, first: int, last: int, keeps: bool = False) -> Array:
+def _part(runtime: Runtime, array: Array, bounds: tuple[int, int]) -> Array:
+    return runtime.new_array(array[slice(*bounds)])
+
+
+def _cut(runtime: Runtime, array: Array, bounds: tuple[int, int], keeps: bool = False) -> Array:
     """Remove a slice of an array, or (keeps) everything except the slice; return the removed elements."""
+    first, last = bounds
     part, rest = array[first:last], array[:first] + array[last:]
     runtime.charge(len(array) >> values.ELEMENTS_SHIFT)
     array[:], taken = (part, rest) if keeps else (rest, part)
     return taken
-
-
-def _extract(runtime: Runtime, array: Array, start: int, wanted: int = _ALL) -> Array:
-    first, last = span(start, len(array), wanted)
-    return runtime.new_array(array[first:last])
-
-
-def _extract_range(runtime: Runtime, array: Array, numbers: Range) -> Array:
-    first, last = range_span(numbers, len(array))
-    return runtime.new_array(array[first:last])
-
-
-def _split(runtime: Runtime, array: Array, start: int) -> Array:
-    return _cut(runtime, array, start_of(start, len(array)), len(array))
-
-
-def _cut_span(runtime: Runtime, array: Array, start: int, wanted: int, *, keeps: bool = False) -> Array:
-    return _cut(runtime, array, *span(start, len(array), wanted), keeps)
-
-
-def _cut_range(runtime: Runtime, array: Array, numbers: Range, *, keeps: bool = False) -> Array:
-    return _cut(runtime, array, *range_span(numbers, len(array)), keeps)
 
 
 def _cut_chosen(runtime: Runtime, array: Array, predicate: FnPointer, *, keeps: bool = False) -> Array:
@@ -151,8 +111,7 @@ def _chop(runtime: Runtime, array: Array, length: int) -> None:
 
 
 def _filter(runtime: Runtime, array: Array, predicate: FnPointer) -> Array:
-    copied = array.copy()
-    return runtime.new_array([element for at, element in enumerate(copied) if runtime.matches(predicate, element, at)])
+    return runtime.new_array([element for at, element in enumerate(array.copy()) if runtime.matches(predicate, element, at)])
 
 
 def _map(runtime: Runtime, array: Array, function: FnPointer) -> Array:
@@ -192,28 +151,17 @@ def _find_map(runtime: Runtime, array: Array, function: FnPointer) -> Value:
     return None
 
 
-def _some(runtime: Runtime, array: Array, predicate: FnPointer) -> bool:
-    return _position(runtime, array, predicate) >= 0
-
-
 def _all(runtime: Runtime, array: Array, predicate: FnPointer) -> bool:
-    for at, element in enumerate(array.copy()):
+    for at, element in enumerate(array.copy()):  # not all(): a generator would take one more frame of Python's stack per call
         if not runtime.matches(predicate, element, at):
             return False
     return True
 
 
-def _reduce(runtime: Runtime, array: Array, function: FnPointer, first: Value = None) -> Value:
-    return _reduced(runtime, list(enumerate(array)), function, first)
-
-
-def _reduce_rev(runtime: Runtime, array: Array, function: FnPointer, first: Value = None) -> Value:
-    return _reduced(runtime, list(enumerate(array))[::-1], function, first)
-
-
-def _reduced(runtime: Runtime, elements: Sequence[tuple[int, Value]], function: FnPointer, first: Value) -> Value:
+def _reduce(runtime: Runtime, array: Array, function: FnPointer, first: Value = None, *, is_reversed: bool = False) -> Value:
+    elements = list(enumerate(array))
     result = runtime.callback(first) if type(first) is FnPointer else first
-    for at, element in elements:
+    for at, element in reversed(elements) if is_reversed else elements:
         result = runtime.callback(function, result, element, at)
     return result
 
@@ -230,24 +178,22 @@ def _dedup(runtime: Runtime, array: Array, same: FnPointer | None = None) -> Non
 
 
 def _sorted(runtime: Runtime, array: Array, order: Callable[[Value, Value], bool]) -> Array:
-    """A stable merge sort, charged per pass. order(x, y): may x stay before y?"""
+    """Sort by a stable merge sort, charged per pass. order(x, y): returns whether x may stay before y."""
+    def merged(left: Array, right: Array) -> Array:
+        together: Array = []
+        at = 0
+        for element in left:
+            while at < len(right) and not order(element, right[at]):
+                together.append(right[at])
+                at += 1
+            together.append(element)
+        return together + right[at:]
+
     runs = [[element] for element in array]
     while len(runs) > 1:
         runtime.charge(len(array))
-        pairs = zip(runs[::2], [*runs[1::2], []])  # an odd run is merged with an empty one
-        runs = [_merged(order, left, right) for left, right in pairs]
+        runs = list(map(merged, runs[::2], [*runs[1::2], []]))  # an odd run is merged with an empty one
     return runs[0] if runs else []
-
-
-def _merged(order: Callable[[Value, Value], bool], left: Array, right: Array) -> Array:
-    merged: Array = []
-    at = 0
-    for element in left:
-        while at < len(right) and not order(element, right[at]):
-            merged.append(right[at])
-            at += 1
-        merged.append(element)
-    return merged + right[at:]
 
 
 def _order_by(runtime: Runtime, array: Array, compares: FnPointer) -> Array:
@@ -273,15 +219,15 @@ def _order(runtime: Runtime, array: Array) -> Array:
     return _sorted(runtime, array, lambda left, right: left <= right)
 
 
+def _order_down(runtime: Runtime, array: Array) -> Array:
+    return _order(runtime, array)[::-1]
+
+
 def _in_place(order: Callable[..., Array]) -> Callable[..., None]:
     def sort(runtime: Runtime, array: Array, *compares: FnPointer) -> None:
         array[:] = order(runtime, array.copy(), *compares)
 
     return sort
-
-
-def _order_descending(runtime: Runtime, array: Array) -> Array:
-    return _order(runtime, array)[::-1]
 
 
 def _reverse(runtime: Runtime, array: Array) -> None:
@@ -306,7 +252,7 @@ def _join(runtime: Runtime, array: Array, between: str = "") -> str:
 def _array_rows() -> Iterator[Builtin]:
     yield pure("len", (list,), lambda runtime, array: len(array))
     yield pure("is_empty", (list,), lambda runtime, array: not array)
-    yield pure("get", (list, int), _get)
+    yield pure("get", (list, int), lambda runtime, array, index: array[index] if _is_inside(array, index) else None)
     yield changing("set", (list, int, ANY), _set)
     yield changing("push", (list, ANY), _push)
     yield changing("+=", (list, ANY), _push)
@@ -314,43 +260,45 @@ def _array_rows() -> Iterator[Builtin]:
     yield changing("+=", (list, list), _append)
     yield changing("insert", (list, int, ANY), _insert)
     yield changing("pad", (list, int, ANY), _pad)
-    yield changing("pop", (list,), _pop)
-    yield changing("shift", (list,), _shift)
+    yield changing("pop", (list,), lambda runtime, array: array.pop() if array else None)
+    yield changing("shift", (list,), lambda runtime, array: _remove(runtime, array, 0))
     yield changing("remove", (list, int), _remove)
     yield changing("clear", (list,), lambda runtime, array: array.clear())
-    yield pure("extract", (list, int), _extract)
-    yield pure("extract", (list, int, int), _extract)
-    yield pure("extract", (list, Range), _extract_range)
-    yield changing("split", (list, int), _split)
+    yield pure("extract", (list, int), lambda runtime, array, start: _part(runtime, array, span(start, len(array), _ALL)))
+    yield pure("extract", (list, int, int), lambda runtime, array, at, most: _part(runtime, array, span(at, len(array), most)))
+    yield pure("extract", (list, Range), lambda runtime, array, numbers: _part(runtime, array, range_span(numbers, len(array))))
+    yield changing("split", (list, int), lambda runtime, array, at: _cut(runtime, array, (start_of(at, len(array)), len(array))))
     yield changing("truncate", (list, int), _truncate)
     yield changing("chop", (list, int), _chop)
     yield changing("splice", (list, int, int, list), _splice)
     yield changing("splice", (list, Range, list), _splice_range)
     for name, keeps in (("drain", False), ("retain", True)):
-        yield changing(name, (list, int, int), partial(_cut_span, keeps=keeps))
-        yield changing(name, (list, Range), partial(_cut_range, keeps=keeps))
+        yield changing(name, (list, int, int), lambda runtime, array, start, most, keeps=keeps: _cut(
+            runtime, array, span(start, len(array), most), keeps))
+        yield changing(name, (list, Range), lambda runtime, array, numbers, keeps=keeps: _cut(
+            runtime, array, range_span(numbers, len(array)), keeps))
         yield changing(name, (list, FnPointer), partial(_cut_chosen, keeps=keeps))
-    for name, act in (("filter", _filter), ("map", _map), ("find", _find), ("some", _some),
-                      ("find_map", _find_map), ("all", _all), ("index_of", _position), ("reduce", _reduce),
-                      ("reduce_rev", _reduce_rev)):
+    for name, act in (("filter", _filter), ("map", _map), ("find", _find), ("find_map", _find_map), ("all", _all),
+                      ("some", lambda runtime, array, predicate: _position(runtime, array, predicate) >= 0),
+                      ("index_of", _position)):
         yield pure(name, (list, FnPointer), act)
     for name, act in (("index_of", _position), ("find", _find)):
         yield pure(name, (list, FnPointer, int), act)
     yield pure("index_of", (list, ANY), _index_of)
     yield pure("index_of", (list, ANY, int), _index_of)
-    yield pure("reduce", (list, FnPointer, ANY), _reduce)
-    yield pure("reduce_rev", (list, FnPointer, ANY), _reduce_rev)
+    for name, reduce in (("reduce", _reduce), ("reduce_rev", partial(_reduce, is_reversed=True))):
+        yield pure(name, (list, FnPointer), reduce)
+        yield pure(name, (list, FnPointer, ANY), reduce)
     yield changing("for_each", (list, FnPointer), _for_each)
     yield pure("zip", (list, list, FnPointer), _zip)
     yield changing("sort", (list,), _in_place(_order))
     yield changing("sort", (list, FnPointer), _in_place(_order_by))
     yield changing("sort_by", (list, FnPointer), _in_place(_order_by))
-    yield changing("sort_desc", (list,), _in_place(_order_descending))
+    yield changing("sort_desc", (list,), _in_place(_order_down))
     yield pure("order", (list,), lambda runtime, array: _order(runtime, array.copy()))
     yield pure("order", (list, FnPointer), lambda runtime, array, compares: _order_by(runtime, array.copy(), compares))
-    yield pure("order_by", (list, FnPointer),
-               lambda runtime, array, compares: _order_by(runtime, array.copy(), compares))
-    yield pure("order_desc", (list,), lambda runtime, array: _order_descending(runtime, array.copy()))
+    yield pure("order_by", (list, FnPointer), lambda runtime, array, compares: _order_by(runtime, array.copy(), compares))
+    yield pure("order_desc", (list,), lambda runtime, array: _order_down(runtime, array.copy()))
     yield changing("reverse", (list,), _reverse)
     yield changing("dedup", (list,), _dedup)
     yield changing("dedup", (list, FnPointer), _dedup)
@@ -362,9 +310,6 @@ ARRAY_BUILTINS = tuple(_array_rows())
 
 
 # Object maps
-
-
-Map = dict[str, Value]
 
 
 def _set_maps(runtime: Runtime, members: Map, name: str, value: Value) -> None:
@@ -390,26 +335,18 @@ def _keys(runtime: Runtime, members: Map) -> list[Value]:
     return runtime.new_array(sorted(members))
 
 
-def _values(runtime: Runtime, members: Map) -> list[Value]:
-    return [members[name] for name in _keys(runtime, members)]
-
-
 def _filter_members(runtime: Runtime, members: Map, predicate: FnPointer) -> Map:
     return {name: members[name] for name in _keys(runtime, members)
             if name in members and runtime.matches(predicate, name, members[name])}
 
 
-def _remover(is_kept: bool) -> Callable[[Runtime, Map, FnPointer], Map]:
-    """Return a builtin that removes the members a predicate selects, or (is_kept) all others, and returns them."""
-
-    def cut(runtime: Runtime, members: Map, predicate: FnPointer) -> Map:
-        chosen = _filter_members(runtime, members, predicate)
-        taken = {name: members[name] for name in members if (name in chosen) is not is_kept}
-        for name in taken:
-            del members[name]
-        return taken
-
-    return cut
+def _cut_members(runtime: Runtime, members: Map, predicate: FnPointer, *, keeps: bool = False) -> Map:
+    """Remove the members for which a predicate is true, or (keeps) false; return them."""
+    chosen = _filter_members(runtime, members, predicate)
+    taken = {name: members[name] for name in members if (name in chosen) is not keeps}
+    for name in taken:
+        del members[name]
+    return taken
 
 
 def _to_json(runtime: Runtime, members: Map) -> str:
@@ -429,10 +366,10 @@ def _map_rows() -> Iterator[Builtin]:
     yield changing("+=", (dict, dict), _mix_in)
     yield changing("fill_with", (dict, dict), _fill)
     yield pure("keys", (dict,), _keys)
-    yield pure("values", (dict,), _values)
+    yield pure("values", (dict,), lambda runtime, members: [members[name] for name in _keys(runtime, members)])
     yield pure("filter", (dict, FnPointer), _filter_members)
-    yield changing("drain", (dict, FnPointer), _remover(False))
-    yield changing("retain", (dict, FnPointer), _remover(True))
+    yield changing("drain", (dict, FnPointer), _cut_members)
+    yield changing("retain", (dict, FnPointer), partial(_cut_members, keeps=True))
     yield pure("to_json", (dict,), _to_json)
     yield pure("start", (Range,), lambda runtime, numbers: numbers.start)
     yield pure("end", (Range,), lambda runtime, numbers: numbers.end)

@@ -11,18 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from svcd.rhai.values import (
-    ANY,
-    MAX_INT,
-    MIN_INT,
-    Builtin,
-    Char,
-    FnPointer,
-    FunctionError,
-    Range,
-    Runtime,
-    Value,
-    pure,
-    type_name,
+    ANY, MAX_INT, MIN_INT, Builtin, Char, FnPointer, FunctionError, Range, Runtime, Value, pure, type_name,
 )
 
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
@@ -94,7 +83,7 @@ def _shift_right(runtime: Runtime, x: int, y: int) -> int:
 
 def _float_divide(runtime: Runtime, x: float, y: float) -> float:
     if y:
-        return _float(operator.truediv, x, y)
+        return x / y
     if not x or math.isnan(x):
         return math.nan
     return math.copysign(math.inf, x) * math.copysign(1.0, y)
@@ -114,38 +103,15 @@ def _float_power(runtime: Runtime, x: float, y: float) -> float:
     return result
 
 
-def _float(act: Callable[[float, float], float], x: float, y: float) -> float:
-    return act(float(x), float(y))
-
-
-def _of_floats(act: Callable[[float, float], float]) -> Callable[..., float]:
-    return lambda runtime, x, y: _float(act, x, y)
-
-
 _INTEGER: dict[str, Callable[..., int]] = {
     "+": _add, "-": _subtract, "*": _multiply, "/": _divide, "%": _remainder, "**": _power, "<<": _shift_left,
     ">>": _shift_right, "&": lambda runtime, x, y: x & y, "|": lambda runtime, x, y: x | y,
     "^": lambda runtime, x, y: x ^ y,
 }
 _FLOAT: dict[str, Callable[..., float]] = {
-    "+": _of_floats(operator.add), "-": _of_floats(operator.sub), "*": _of_floats(operator.mul), "/": _float_divide,
-    "%": _float_remainder, "**": _float_power,
+    "+": lambda runtime, x, y: x + y, "-": lambda runtime, x, y: x - y, "*": lambda runtime, x, y: x * y,
+    "/": _float_divide, "%": _float_remainder, "**": _float_power,
 }
-
-
-def _numbers() -> Iterator[Builtin]:
-    for name, act in _INTEGER.items():
-        yield pure(name, (int, int), act)
-    for kinds in ((float, float), (float, int), (int, float)):
-        for name, work in _FLOAT.items():
-            yield pure(name, kinds, work)
-    yield pure("-", (int,), lambda runtime, x: _checked(-x, f"Negation overflow: -{x}"))
-    yield pure("-", (float,), lambda runtime, x: -x)
-    yield pure("+", (int,), lambda runtime, x: x)
-    yield pure("+", (float,), lambda runtime, x: x)
-    for name, of_booleans in (("&", operator.and_), ("|", operator.or_), ("^", operator.xor)):
-        yield pure(name, (bool, bool), lambda runtime, x, y, act=of_booleans: act(x, y))
-    yield pure("!", (bool,), lambda runtime, x: not x)
 
 
 # Texts and containers
@@ -158,9 +124,9 @@ def _join(runtime: Runtime, x: Value, y: Value) -> str:
     return runtime.new_text(left + right)
 
 
-def _without(runtime: Runtime, text: str, part: str) -> str:
-    runtime.charge_scan(text)
-    return runtime.new_text(text.replace(part, "") if part else text)
+def without(runtime: Runtime, text: str, part: str) -> str:
+    """Return a text without the occurrences of a part."""
+    return runtime.scanned(text).replace(part, "") if part else runtime.scanned(text)
 
 
 def _concatenate(runtime: Runtime, x: list[Value], y: list[Value]) -> list[Value]:
@@ -172,18 +138,6 @@ def _mix(runtime: Runtime, x: dict[str, Value], y: dict[str, Value]) -> dict[str
     together = {**runtime.copied(x), **runtime.copied(y)}
     runtime.check_map_length(len(together))
     return together
-
-
-def _joins() -> Iterator[Builtin]:
-    for kind in _TEXT_KINDS:
-        yield pure("+", (kind, ANY), _join)
-        yield pure("+", (ANY, kind), _join)
-    for one in _TEXT_KINDS:
-        for other in _TEXT_KINDS:
-            yield pure("+", (one, other), _join)
-        yield pure("-", (str, one), _without)
-    yield pure("+", (list, list), _concatenate)
-    yield pure("+", (dict, dict), _mix)
 
 
 # Comparison
@@ -201,19 +155,15 @@ def is_equal(runtime: Runtime, x: Value, y: Value) -> bool:
     if kind is not other and {kind, other} not in ({int, float}, {str, Char}):
         return False
     if kind is str and len(x) == len(y):
-        runtime.charge_scan(x)
+        runtime.scanned(x)
     return kind is not FnPointer and bool(x == y)
 
 
 def _all_equal(runtime: Runtime, xs: list[Value], ys: list[Value]) -> bool:
-    for x, y in zip(xs, ys):
+    for x, y in zip(xs, ys):  # not all(): a generator would take one more frame of Python's stack per level
         if not is_equal(runtime, x, y):
             return False
     return True
-
-
-def _is_different(runtime: Runtime, x: Value, y: Value) -> bool:
-    return not is_equal(runtime, x, y)
 
 
 def _ordering(name: str) -> Callable[[Runtime, Value, Value], bool]:
@@ -221,20 +171,10 @@ def _ordering(name: str) -> Callable[[Runtime, Value, Value], bool]:
 
     def of_same(runtime: Runtime, x: Value, y: Value) -> bool:
         if isinstance(x, str):
-            runtime.charge_scan(x if len(x) < len(y) else y)
+            runtime.scanned(x if len(x) < len(y) else y)
         return compare(x, y)
 
     return of_same
-
-
-def _comparisons() -> Iterator[Builtin]:
-    yield pure("==", (ANY, ANY), is_equal)
-    yield pure("!=", (ANY, ANY), _is_different)
-    comparable = [(kind, kind) for kind in (int, float, bool, str, Char)]
-    for name in ("<", "<=", ">", ">="):
-        for kinds in (*comparable, (int, float), (float, int), (str, Char), (Char, str)):
-            yield pure(name, kinds, _ordering(name))
-        yield pure(name, (ANY, ANY), _unordered(name))
 
 
 def _unordered(name: str) -> Callable[[Runtime, Value, Value], bool]:
@@ -246,33 +186,54 @@ def _unordered(name: str) -> Callable[[Runtime, Value, Value], bool]:
     return of_others
 
 
-# Membership
+# Membership and ranges
 
 
 def _has_element(runtime: Runtime, array: list[Value], wanted: Value) -> bool:
     runtime.charge(len(array) >> 3)
-    for element in array:
-        if is_equal(runtime, element, wanted):
-            return True
-    return False
+    return any(is_equal(runtime, element, wanted) for element in array)
 
 
-def _has_part(runtime: Runtime, text: str, part: str) -> bool:
-    runtime.charge_scan(text)
-    return part in text
+# The table
 
 
-def _contains() -> Iterator[Builtin]:
+def _rows() -> Iterator[Builtin]:
+    kinds: tuple[type, ...]
+    for name, act in _INTEGER.items():
+        yield pure(name, (int, int), act)
+    for kinds in ((float, float), (float, int), (int, float)):
+        for name, work in _FLOAT.items():
+            yield pure(name, kinds, work)
+    yield pure("-", (int,), lambda runtime, x: _checked(-x, f"Negation overflow: -{x}"))
+    yield pure("-", (float,), lambda runtime, x: -x)
+    yield pure("+", (int,), lambda runtime, x: x)
+    yield pure("+", (float,), lambda runtime, x: x)
+    for name, of_booleans in (("&", operator.and_), ("|", operator.or_), ("^", operator.xor)):
+        yield pure(name, (bool, bool), lambda runtime, x, y, act=of_booleans: act(x, y))
+    yield pure("!", (bool,), lambda runtime, x: not x)
+    for kind in _TEXT_KINDS:
+        yield pure("+", (kind, ANY), _join)
+        yield pure("+", (ANY, kind), _join)
+    for one in _TEXT_KINDS:
+        for other in _TEXT_KINDS:
+            yield pure("+", (one, other), _join)
+        yield pure("-", (str, one), lambda runtime, text, part: runtime.new_text(without(runtime, text, part)))
+    yield pure("+", (list, list), _concatenate)
+    yield pure("+", (dict, dict), _mix)
+    yield pure("==", (ANY, ANY), is_equal)
+    yield pure("!=", (ANY, ANY), lambda runtime, x, y: not is_equal(runtime, x, y))
+    comparable = [(kind, kind) for kind in (int, float, bool, str, Char)]
+    for name in ("<", "<=", ">", ">="):
+        for kinds in (*comparable, (int, float), (float, int), (str, Char), (Char, str)):
+            yield pure(name, kinds, _ordering(name))
+        yield pure(name, (ANY, ANY), _unordered(name))
     yield pure("contains", (list, ANY), _has_element)
     yield pure("contains", (dict, str), lambda runtime, members, name: name in members)
-    yield pure("contains", (str, str), _has_part)
-    yield pure("contains", (str, Char), _has_part)
+    for kind in _TEXT_KINDS:
+        yield pure("contains", (str, kind), lambda runtime, text, part: part in runtime.scanned(text))
     yield pure("contains", (Range, int), lambda runtime, numbers, number: number in numbers.values())
-
-
-def _ranges() -> Iterator[Builtin]:
     yield pure("..", (int, int), lambda runtime, start, end: Range(start, end))
     yield pure("..=", (int, int), lambda runtime, start, end: Range(start, end, True))
 
 
-OPERATORS = (*_numbers(), *_joins(), *_comparisons(), *_contains(), *_ranges())
+OPERATORS = tuple(_rows())

@@ -7,24 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from svcd.rhai import syntax
-from svcd.rhai import values
+from svcd.rhai import syntax, values
 from svcd.rhai.syntax import Node
 from svcd.rhai.tokens import (
-    CHAR,
-    END,
-    ERROR,
-    KEYWORD_FUNCTIONS,
-    NAME,
-    NUMBER,
-    RESERVED,
-    SYMBOL,
-    TEXT,
-    TEXT_PART,
-    THIS,
-    WORD,
-    Token,
-    tokens,
+    CHAR, END, ERROR, KEYWORD_FUNCTIONS, NAME, NUMBER, RESERVED, SYMBOL, TEXT, TEXT_PART, THIS, WORD, Token, tokens,
 )
 from svcd.rhai.values import MAX_INT, FunctionError, Position, Range, Value
 
@@ -189,7 +175,13 @@ class _Parser:
                 raise FunctionError("Expression exceeds maximum complexity", position)
             precedence = PRECEDENCE[operator]
             right = self.binary(self.unary(), precedence if operator == "**" else precedence + 1)
-            left = _joined(operator, left, right, position)
+            if operator in _LOGIC:
+                left = syntax.Logic(position, operator, left, right)
+            elif operator in ("in", "!in"):
+                left = syntax.Operation(position, "contains", [right, left])
+                left = syntax.Operation(position, "!", [left]) if operator == "!in" else left
+            else:
+                left = syntax.Operation(position, operator, [left, right])
         self._depth = levels
         return left
 
@@ -217,49 +209,50 @@ class _Parser:
             if token.value in (".", "?."):
                 self._at += 1
                 links.append(self._member(token.value == "?."))
-            elif token.value in ("[", "?["):
-                if not links and isinstance(root, (syntax.If, syntax.Switch, syntax.Block, syntax.Closure)):
-                    break
-                self._at += 1
-                links.append(self._index(token.value == "?[", None if links else root))
-            else:
+                continue
+            if token.value not in ("[", "?[") or not links and isinstance(
+                    root, (syntax.If, syntax.Switch, syntax.Block, syntax.Closure)):
                 break
+            self._at += 1
+            position, index = self.peek().position, self.expression()
+            if not links and isinstance(root, syntax.Literal) and not isinstance(root.value, str):
+                raise FunctionError("Only arrays, object maps and strings can be indexed", root.position)
+            if isinstance(index, syntax.Literal) and type(index.value) in _NO_INDEX:
+                raise FunctionError(f"Array access expects integer index, not {_NO_INDEX[type(index.value)]}", index.position)
+            self.expect("]", "for a matching [ in this index expression")
+            links.append(syntax.Index(position, token.value == "?[", index))
         return syntax.Chain(first, root, links) if links else root
 
     def _member(self, is_safe: bool) -> syntax.Link:
         token = self.advance()
         if token.kind == RESERVED and token.value not in KEYWORD_FUNCTIONS:
             raise FunctionError(f"'{token.value}' is a reserved keyword", token.position)
-        if token.kind not in (NAME, RESERVED):
-            raise FunctionError("Expecting name of a property", token.position)
-        if self.taken("("):
+        if token.kind in (NAME, RESERVED) and self.taken("("):
             return syntax.Method(token.position, is_safe, token.value, self._arguments(token.value))
-        if token.kind == RESERVED:
+        if token.kind != NAME:
             raise FunctionError("Expecting name of a property", token.position)
         return syntax.Member(token.position, is_safe, token.value)
 
-    def _index(self, is_safe: bool, root: Node | None) -> syntax.Link:
-        position = self.peek().position
-        index = self.expression()
-        if isinstance(root, syntax.Literal) and not isinstance(root.value, str):
-            raise FunctionError("Only arrays, object maps and strings can be indexed", root.position)
-        if isinstance(index, syntax.Literal) and type(index.value) in _NO_INDEX:
-            article = _NO_INDEX[type(index.value)]
-            raise FunctionError(f"Array access expects integer index, not {article}", index.position)
-        self.expect("]", "for a matching [ in this index expression")
-        return syntax.Index(position, is_safe, index)
+    def _list(self, closer: str, ending: str, separating: str, limit: Callable[[int], None] = lambda length: None) -> list[Node]:
+        """Parse expressions separated by commas, up to `closer`. ending, separating: purposes of closer and comma, for errors.
+
+        limit: called with the number of expressions before each one; raises FunctionError.
+        """
+        elements: list[Node] = []
+        while not self.taken(closer):
+            if self.is_at_end():
+                raise self.missing(closer, ending)
+            limit(len(elements))
+            elements.append(self.expression())
+            if not self.is_next(closer):
+                if self.is_at_end():
+                    raise self.missing(closer, ending)
+                self.expect(",", separating)
+        return elements
 
     def _arguments(self, name: str) -> Sequence[Node]:
-        arguments: list[Node] = []
-        while not self.taken(")"):
-            if self.is_at_end():
-                raise self.missing(")", f"to close the arguments list of this function call '{name}'")
-            arguments.append(self.expression())
-            if not self.is_next(")"):
-                if self.is_at_end():
-                    raise self.missing(")", f"to close the arguments list of this function call '{name}'")
-                self.expect(",", f"to separate the arguments to function call '{name}'")
-        return arguments
+        return self._list(")", f"to close the arguments list of this function call '{name}'",
+                          f"to separate the arguments to function call '{name}'")
 
     # Primaries
 
@@ -310,52 +303,40 @@ class _Parser:
         if self.taken(")"):
             return syntax.Literal(token.position, None)
         inner = self.expression()
-        if not self.taken(")"):
-            raise self.missing(")", "for a matching ( in this expression")
+        self.expect(")", "for a matching ( in this expression")
         return inner
 
     def _array(self, token: Token) -> Node:
-        elements: list[Node] = []
-        while not self.taken("]"):
-            if self.is_at_end():
-                raise self.missing("]", "to end this array literal")
-            if len(elements) == values.ARRAY_LENGTH:
-                raise _literal_too_large("Size of array literal", values.ARRAY_LENGTH, self.peek().position)
-            elements.append(self.expression())
-            if not self.is_next("]"):
-                if self.is_at_end():
-                    raise self.missing("]", "to end this array literal")
-                self.expect(",", "to separate the items of this array literal")
-        return syntax.ArrayLiteral(token.position, elements)
+        def check_length(length: int) -> None:
+            if length == values.ARRAY_LENGTH:
+                raise FunctionError(f"Size of array literal exceeds the maximum limit ({length})", self.peek().position)
+
+        return syntax.ArrayLiteral(token.position, self._list(
+            "]", "to end this array literal", "to separate the items of this array literal", check_length))
 
     def _map(self, token: Token) -> Node:
-        members: list[tuple[str, Node]] = []
-        names: set[str] = set()
+        members: dict[str, Node] = {}
         while not self.taken("}"):
-            name = self._property_name(names)
-            names.add(name)
+            at = self.advance()
+            if at.kind == RESERVED:
+                raise FunctionError(f"'{at.value}' is a reserved keyword", at.position)
+            if at.kind == END or not members and at.kind not in (NAME, TEXT, TEXT_PART):
+                raise FunctionError("Expecting '}' to end this object map literal", at.position)
+            if at.kind not in (NAME, TEXT):
+                raise FunctionError("Expecting name of a property", at.position)
+            name = str(at.value)
+            if name in members:
+                raise FunctionError(f"Duplicated property for object map literal: {name}", at.position)
             self.expect(":", f"to follow the property '{name}' in this object map literal")
             if len(members) == values.MAP_LENGTH:
-                what = "Number of properties in object map literal"
-                raise _literal_too_large(what, values.MAP_LENGTH, self.peek().position)
-            members.append((name, self.expression()))
+                raise FunctionError("Number of properties in object map literal exceeds the maximum limit "
+                                    f"({values.MAP_LENGTH})", self.peek().position)
+            members[name] = self.expression()
             if not self.is_next("}"):
                 if self.peek().kind not in (NAME, SYMBOL) or not self.is_next(",") and self.peek().kind == SYMBOL:
                     raise self.missing("}", "to end this object map literal")
                 self.expect(",", "to separate the items of this object map literal")
-        return syntax.MapLiteral(token.position, members)
-
-    def _property_name(self, names: set[str]) -> str:
-        token = self.advance()
-        if token.kind in (NAME, TEXT):
-            if token.value in names:
-                raise FunctionError(f"Duplicated property for object map literal: {token.value}", token.position)
-            return str(token.value)
-        if token.kind == RESERVED:
-            raise FunctionError(f"'{token.value}' is a reserved keyword", token.position)
-        if token.kind == END or not names and token.kind != TEXT_PART:
-            raise FunctionError("Expecting '}' to end this object map literal", token.position)
-        raise FunctionError("Expecting name of a property", token.position)
+        return syntax.MapLiteral(token.position, list(members.items()))
 
     # Closures
 
@@ -434,24 +415,18 @@ class _Parser:
         if token.kind != SYMBOL or token.value not in _ASSIGNMENTS:
             return node
         self.advance()
-        target = self._assignable(node, token.position)
-        return syntax.Assignment(token.position, target, _ASSIGNMENTS[token.value], self.expression())
-
-    def _assignable(self, node: Node, position: Position) -> syntax.Variable | syntax.Chain:
-        if isinstance(node, syntax.Variable):
-            return node
         if isinstance(node, syntax.Chain):
-            called = next((link for link in node.links if isinstance(link, syntax.Method)), None)
-            if called and node.links[-1] is called:
-                raise FunctionError("Expression cannot be assigned to", called.position)
-            if isinstance(node.root, syntax.Variable):
-                return node
-            raise FunctionError("Expression cannot be assigned to", node.root.position)
-        if isinstance(node, syntax.Literal):
+            if isinstance(node.links[-1], syntax.Method):
+                raise FunctionError("Expression cannot be assigned to", node.links[-1].position)
+            if not isinstance(node.root, syntax.Variable):
+                raise FunctionError("Expression cannot be assigned to", node.root.position)
+        elif isinstance(node, syntax.Literal):
             raise FunctionError("Cannot assign to a constant value", node.position)
-        if isinstance(node, syntax.Logic):
-            raise FunctionError(_TYPO, position)
-        raise FunctionError("Expression cannot be assigned to", node.position)
+        elif isinstance(node, syntax.Logic):
+            raise FunctionError(_TYPO, token.position)
+        elif not isinstance(node, syntax.Variable):
+            raise FunctionError("Expression cannot be assigned to", node.position)
+        return syntax.Assignment(token.position, node, _ASSIGNMENTS[token.value], self.expression())
 
     # Definitions
 
@@ -543,12 +518,8 @@ class _Parser:
     # Loops
 
     def while_loop(self) -> Node:
-        position = self.advance().position
-        condition = self.condition()
-        return syntax.While(position, condition, self._loop_body())
-
-    def endless_loop(self) -> Node:
-        return syntax.While(self.advance().position, None, self._loop_body())
+        token = self.advance()
+        return syntax.While(token.position, None if token.value == "loop" else self.condition(), self._loop_body())
 
     def do_loop(self) -> Node:
         position = self.advance().position
@@ -620,20 +591,6 @@ class _Parser:
         return syntax.Try(position, body, name, self.block())
 
 
-def _joined(operator: str, left: Node, right: Node, position: Position) -> Node:
-    if operator in _LOGIC:
-        return syntax.Logic(position, operator, left, right)
-    if operator == "in":
-        return syntax.Operation(position, "contains", [right, left])
-    if operator == "!in":
-        return syntax.Operation(position, "!", [syntax.Operation(position, "contains", [right, left])])
-    return syntax.Operation(position, operator, [left, right])
-
-
-def _literal_too_large(what: str, limit: int, position: Position) -> FunctionError:
-    return FunctionError(f"{what} exceeds the maximum limit ({limit})", position)
-
-
 def _literal_value(node: Node) -> Value:
     """The value that a case of a switch matches. Raises FunctionError unless it is a constant expression."""
     if isinstance(node, syntax.Literal):
@@ -656,7 +613,7 @@ _BRACKETS: dict[str, Callable[[_Parser, Token], Node]] = {
     "(": _Parser._parenthesized, "[": _Parser._array, "#{": _Parser._map, "|": _Parser._closure, "||": _Parser._closure,
 }
 _STATEMENTS: dict[str, Callable[[_Parser], Node]] = {
-    "let": _Parser.let, "const": _Parser.let, "while": _Parser.while_loop, "loop": _Parser.endless_loop,
+    "let": _Parser.let, "const": _Parser.let, "while": _Parser.while_loop, "loop": _Parser.while_loop,
     "do": _Parser.do_loop, "for": _Parser.for_loop, "break": _Parser.leave_loop, "continue": _Parser.leave_loop,
     "return": _Parser.leave, "throw": _Parser.leave, "try": _Parser.try_block, "if": _Parser.if_expression,
     "switch": _Parser.switch,

@@ -9,22 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from svcd.base import json_text
 from svcd.rhai import values
+from svcd.rhai.operators import without
 from svcd.rhai.values import (
-    ANY,
-    MAX_INT,
-    MIN_INT,
-    Builtin,
-    Char,
-    FunctionError,
-    Range,
-    Runtime,
-    Value,
-    float_text,
-    pure,
-    replacing,
+    ANY, MAX_INT, MIN_INT, Builtin, Char, FunctionError, Range, Runtime, Value, float_text, pure, replacing,
 )
 
 Change = tuple[str, Value]  # (new string, result)
@@ -54,37 +45,9 @@ def range_span(numbers: Range, length: int) -> tuple[int, int]:
 # Strings: parts
 
 
-def _sub_string(runtime: Runtime, text: str, start: int, wanted: int = values.STRING_LENGTH) -> str:
-    first, last = span(start, len(text), wanted)
+def _sub_string(runtime: Runtime, text: str, start: int | Range, wanted: int = values.STRING_LENGTH) -> str:
+    first, last = range_span(start, len(text)) if isinstance(start, Range) else span(start, len(text), wanted)
     return runtime.new_text(text[first:last])
-
-
-def _sub_string_of(runtime: Runtime, text: str, numbers: Range) -> str:
-    first, last = range_span(numbers, len(text))
-    return runtime.new_text(text[first:last])
-
-
-def _crop(act: Callable[..., str]) -> Callable[..., Change]:
-    return lambda runtime, text, *part: (act(runtime, text, *part), None)
-
-
-def _index_of(runtime: Runtime, text: str, part: str, start: int = 0) -> int:
-    runtime.charge_scan(text)
-    return text.find(part, start_of(start, len(text)))
-
-
-def _starts_with(runtime: Runtime, text: str, part: str) -> bool:
-    runtime.charge_scan(part)
-    return text.startswith(part)
-
-
-def _ends_with(runtime: Runtime, text: str, part: str) -> bool:
-    runtime.charge_scan(part)
-    return text.endswith(part)
-
-
-def _get(runtime: Runtime, text: str, index: int) -> Char | None:
-    return Char(text[index]) if -len(text) <= index < len(text) else None
 
 
 def _set(runtime: Runtime, text: str, index: int, character: Char) -> Change:
@@ -101,16 +64,6 @@ def chars(runtime: Runtime, text: str) -> list[Value]:
     return [Char(letter) for letter in text]
 
 
-def _min_text(runtime: Runtime, x: str, y: str) -> str:
-    runtime.charge_scan(x)
-    return min(x, y)
-
-
-def _max_text(runtime: Runtime, x: str, y: str) -> str:
-    runtime.charge_scan(x)
-    return max(x, y)
-
-
 # Strings: splitting
 
 
@@ -119,24 +72,13 @@ def _pieces(runtime: Runtime, pieces: list[str]) -> list[Value]:
     return runtime.new_array(list(pieces))
 
 
-def _words(runtime: Runtime, text: str) -> list[Value]:
-    runtime.charge_scan(text)
-    return _pieces(runtime, text.split(None, values.ARRAY_LENGTH))
-
-
-def _split(runtime: Runtime, text: str, part: str, most: int | None = None) -> list[Value]:
-    runtime.charge_scan(text)
+def _split(runtime: Runtime, text: str, part: str, most: int | None = None, *, is_reversed: bool = False) -> list[Value]:
+    runtime.scanned(text)
     count = values.ARRAY_LENGTH if most is None else min(max(most, 1) - 1, values.ARRAY_LENGTH)
     if part:
-        return _pieces(runtime, text.split(part, count))
+        return _pieces(runtime, text.rsplit(part, count)[::-1] if is_reversed else text.split(part, count))
     runtime.check_array_length(len(text) + 2)
     return _pieces(runtime, ["", *text, ""])
-
-
-def _split_rev(runtime: Runtime, text: str, part: str, most: int | None = None) -> list[Value]:
-    runtime.charge_scan(text)
-    count = values.ARRAY_LENGTH if most is None else min(max(most, 1) - 1, values.ARRAY_LENGTH)
-    return _pieces(runtime, text.rsplit(part, count)[::-1]) if part else _split(runtime, text, part)
 
 
 def _split_at(runtime: Runtime, text: str, index: int) -> list[Value]:
@@ -147,21 +89,12 @@ def _split_at(runtime: Runtime, text: str, index: int) -> list[Value]:
 # Strings: changes
 
 
-def _letters(act: Callable[[str], str]) -> Callable[[Runtime, str], str]:
-    """upper() or lower(), charged by the new length: a sharp s becomes two letters."""
-    return lambda runtime, text: runtime.new_text(act(text))
-
-
-def _making(act: Callable[[str], str]) -> Callable[[Runtime, str], Change]:
-    return lambda runtime, text: (runtime.new_text(act(text)), None)
-
-
-def _of_character(act: Callable[[str], str]) -> Callable[[Runtime, Char], Char]:
-    return lambda runtime, character: Char(act(character)) if len(act(character)) == 1 else character
+def _of_letter(act: Callable[[str], str], letter: Char) -> Char:
+    return Char(act(letter)) if len(act(letter)) == 1 else letter
 
 
 def _replace(runtime: Runtime, text: str, old: str, new: str) -> Change:
-    runtime.charge_scan(text)
+    runtime.scanned(text)
     runtime.check_text_length(len(text) + text.count(old) * (len(new) - len(old)))
     return runtime.new_text(text.replace(old, new)), None
 
@@ -171,11 +104,6 @@ def _append(runtime: Runtime, text: str, more: Value) -> Change:
     runtime.check_text_length(len(text) + len(added))
     runtime.charge(len(text) >> values.COPIED_SHIFT)
     return text + added, None
-
-
-def _remove(runtime: Runtime, text: str, part: str) -> Change:
-    runtime.charge_scan(text)
-    return text.replace(part, "") if part else text, None
 
 
 def _pad(runtime: Runtime, text: str, length: int, filling: str) -> Change:
@@ -195,58 +123,56 @@ def _pop_many(runtime: Runtime, text: str, count: int) -> Change:
     return runtime.new_text(text[:at]), text[at:]
 
 
-def _truncate(runtime: Runtime, text: str, length: int) -> Change:
-    return runtime.new_text(text[:max(length, 0)]), None
+def _parse_json(runtime: Runtime, text: str) -> Value:
+    runtime.charge(len(text))  # the value may take many times the memory of the text
+    try:
+        return runtime.copied(json_text.loads(text))
+    except ValueError as error:
+        raise FunctionError(f"Syntax error: {error}") from None
 
 
 def _string_rows() -> Iterator[Builtin]:
+    kinds: tuple[type, ...]
     yield pure("len", (str,), lambda runtime, text: len(text))
     yield pure("is_empty", (str,), lambda runtime, text: not text)
     yield pure("bytes", (str,), lambda runtime, text: len(runtime.new_text(text).encode()))
-    yield pure("get", (str, int), _get)
+    yield pure("get", (str, int), lambda runtime, text, at: Char(text[at]) if -len(text) <= at < len(text) else None)
     yield pure("chars", (str,), chars)
     yield pure("to_chars", (str,), chars)
-    yield pure("chars", (str, int), lambda runtime, *part: chars(runtime, _sub_string(runtime, *part)))
-    yield pure("chars", (str, int, int), lambda runtime, *part: chars(runtime, _sub_string(runtime, *part)))
-    yield pure("chars", (str, Range), lambda runtime, *part: chars(runtime, _sub_string_of(runtime, *part)))
-    yield pure("sub_string", (str, int), _sub_string)
-    yield pure("sub_string", (str, int, int), _sub_string)
-    yield pure("sub_string", (str, Range), _sub_string_of)
-    yield pure("split", (str,), _words)
+    for kinds in ((str, int), (str, int, int), (str, Range)):
+        yield pure("chars", kinds, lambda runtime, *part: chars(runtime, _sub_string(runtime, *part)))
+        yield pure("sub_string", kinds, _sub_string)
+        yield replacing("crop", kinds, lambda runtime, *part: (_sub_string(runtime, *part), None))
+    yield pure("split", (str,), lambda runtime, text: _pieces(runtime, runtime.scanned(text).split(None, values.ARRAY_LENGTH)))
     yield pure("split", (str, int), _split_at)
     yield pure("parse_json", (str,), _parse_json)
-    yield pure("min", (str, str), _min_text)
-    yield pure("max", (str, str), _max_text)
-    yield pure("to_upper", (str,), _letters(str.upper))
-    yield pure("to_lower", (str,), _letters(str.lower))
-    yield pure("to_upper", (Char,), _of_character(str.upper))
-    yield pure("to_lower", (Char,), _of_character(str.lower))
+    yield pure("min", (str, str), lambda runtime, x, y: min(runtime.scanned(x), y))
+    yield pure("max", (str, str), lambda runtime, x, y: max(runtime.scanned(x), y))
+    # Charged by the new length: a sharp s becomes two letters.
+    for name, act in (("upper", str.upper), ("lower", str.lower)):
+        yield pure(f"to_{name}", (str,), lambda runtime, text, act=act: runtime.new_text(act(text)))
+        yield pure(f"to_{name}", (Char,), lambda runtime, letter, act=act: _of_letter(act, letter))
+        yield replacing(f"make_{name}", (str,), lambda runtime, text, act=act: (runtime.new_text(act(text)), None))
+        yield replacing(f"make_{name}", (Char,), lambda runtime, letter, act=act: (_of_letter(act, letter), None))
     for kind in _KINDS:
-        yield pure("starts_with", (str, kind), _starts_with)
-        yield pure("ends_with", (str, kind), _ends_with)
-        yield pure("index_of", (str, kind), _index_of)
-        yield pure("index_of", (str, kind, int), _index_of)
-        yield pure("split", (str, kind), _split)
-        yield pure("split", (str, kind, int), _split)
-        yield pure("split_rev", (str, kind), _split_rev)
-        yield pure("split_rev", (str, kind, int), _split_rev)
-    yield replacing("make_upper", (str,), _making(str.upper))
-    yield replacing("make_lower", (str,), _making(str.lower))
-    yield replacing("make_upper", (Char,), lambda runtime, each: (_of_character(str.upper)(runtime, each), None))
-    yield replacing("make_lower", (Char,), lambda runtime, each: (_of_character(str.lower)(runtime, each), None))
-    yield replacing("trim", (str,), _making(str.strip))
+        yield pure("starts_with", (str, kind), lambda runtime, text, part: text.startswith(runtime.scanned(part)))
+        yield pure("ends_with", (str, kind), lambda runtime, text, part: text.endswith(runtime.scanned(part)))
+        yield pure("index_of", (str, kind), lambda runtime, text, part: runtime.scanned(text).find(part))
+        yield pure("index_of", (str, kind, int), lambda runtime, text, part, start: runtime.scanned(text).find(
+            part, start_of(start, len(text))))
+        for kinds in ((str, kind), (str, kind, int)):
+            yield pure("split", kinds, _split)
+            yield pure("split_rev", kinds, partial(_split, is_reversed=True))
+    yield replacing("trim", (str,), lambda runtime, text: (runtime.new_text(text.strip()), None))
     yield replacing("clear", (str,), lambda runtime, text: ("", None))
-    yield replacing("truncate", (str, int), _truncate)
+    yield replacing("truncate", (str, int), lambda runtime, text, length: (runtime.new_text(text[:max(length, 0)]), None))
     yield replacing("set", (str, int, Char), _set)
     yield replacing("append", (str, ANY), _append)
     yield replacing("+=", (str, ANY), _append)
     yield replacing("pop", (str,), _pop)
     yield replacing("pop", (str, int), _pop_many)
-    yield replacing("crop", (str, int), _crop(_sub_string))
-    yield replacing("crop", (str, int, int), _crop(_sub_string))
-    yield replacing("crop", (str, Range), _crop(_sub_string_of))
     for kind in _KINDS:
-        yield replacing("remove", (str, kind), _remove)
+        yield replacing("remove", (str, kind), lambda runtime, text, part: (without(runtime, text, part), None))
         yield replacing("pad", (str, int, kind), _pad)
         for other in _KINDS:
             yield replacing("replace", (str, kind, other), _replace)
@@ -254,14 +180,6 @@ def _string_rows() -> Iterator[Builtin]:
     yield pure("to_debug", (ANY,), lambda runtime, value: runtime.to_text(value, is_bare=False))
     yield pure("print", (ANY,), lambda runtime, value: None)
     yield pure("debug", (ANY,), lambda runtime, value: None)
-
-
-def _parse_json(runtime: Runtime, text: str) -> Value:
-    runtime.charge(len(text))  # the value may take many times the memory of the text
-    try:
-        return runtime.copied(json_text.loads(text))
-    except ValueError as error:
-        raise FunctionError(f"Syntax error: {error}") from None
 
 
 STRING_BUILTINS = tuple(_string_rows())
@@ -300,10 +218,6 @@ def _half_away(number: float) -> float:
     return float(whole + (abs(number) - whole >= 0.5))
 
 
-def _fraction(runtime: Runtime, number: float) -> float:
-    return math.modf(number)[0] if math.isfinite(number) else math.nan
-
-
 def _curve(act: Callable[..., float], beyond: float = math.nan) -> Callable[..., float]:
     """A function of floats; beyond: its value at 0 if Python raises there."""
 
@@ -318,26 +232,13 @@ def _curve(act: Callable[..., float], beyond: float = math.nan) -> Callable[...,
     return work
 
 
-def _min_number(runtime: Runtime, x: float, y: float) -> float:
-    return x if x < y else y
-
-
-def _max_number(runtime: Runtime, x: float, y: float) -> float:
-    return x if x > y else y
-
-
-def _digits(base: str) -> Callable[[Runtime, int], str]:
-    """The 64 bits (two's complement) of a number in another base."""
-    return lambda runtime, number: format(number & (2**64 - 1), base)
-
-
 # Numbers: parsing, ranges
 
 
 def _parse_int(runtime: Runtime, text: str, radix: int = 10) -> int:
     if not 2 <= radix <= 36:
         raise FunctionError(f"Invalid radix: '{radix}'")
-    runtime.charge_scan(text)
+    runtime.scanned(text)
     digits = text.strip().lower()
     bare = digits[1:] if digits[:1] in ("+", "-") else digits
     if not bare:
@@ -354,7 +255,7 @@ def _parse_int(runtime: Runtime, text: str, radix: int = 10) -> int:
 
 
 def _parse_float(runtime: Runtime, text: str) -> float:
-    runtime.charge_scan(text)
+    runtime.scanned(text)
     digits = text.strip()
     if len(digits) <= values.QUOTED_LENGTH and _FLOAT.fullmatch(digits):
         return float(digits)
@@ -372,9 +273,8 @@ def _number_rows() -> Iterator[Builtin]:
     yield pure("abs", (int,), _absolute)
     yield pure("is_odd", (int,), lambda runtime, number: number % 2 == 1)
     yield pure("is_even", (int,), lambda runtime, number: number % 2 == 0)
-    yield pure("to_hex", (int,), _digits("x"))
-    yield pure("to_octal", (int,), _digits("o"))
-    yield pure("to_binary", (int,), _digits("b"))
+    for name, base in (("to_hex", "x"), ("to_octal", "o"), ("to_binary", "b")):  # the 64 bits of the two's complement
+        yield pure(name, (int,), lambda runtime, number, base=base: format(number & (2**64 - 1), base))
     yield pure("to_int", (int,), lambda runtime, number: number)
     yield pure("to_int", (Char,), lambda runtime, character: ord(character))
     yield pure("to_float", (int,), lambda runtime, number: float(number))
@@ -388,12 +288,11 @@ def _number_rows() -> Iterator[Builtin]:
     yield pure("ceiling", (float,), _rounded(lambda number: float(abs(math.ceil(number)))))
     yield pure("round", (float,), _rounded(_half_away))
     yield pure("int", (float,), _rounded(lambda number: float(abs(math.trunc(number)))))
-    yield pure("fraction", (float,), _fraction)
+    yield pure("fraction", (float,), lambda runtime, number: math.modf(number)[0] if math.isfinite(number) else math.nan)
     yield pure("is_nan", (float,), lambda runtime, number: math.isnan(number))
     yield pure("is_finite", (float,), lambda runtime, number: math.isfinite(number))
     yield pure("is_infinite", (float,), lambda runtime, number: math.isinf(number))
-    for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh",
-                 "sqrt", "exp"):
+    for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "sqrt", "exp"):
         yield pure(name, (float,), _curve(getattr(math, name)))
     yield pure("to_radians", (float,), _curve(math.radians))
     yield pure("to_degrees", (float,), _curve(math.degrees))
@@ -407,11 +306,11 @@ def _number_rows() -> Iterator[Builtin]:
     for kind in (int, float):
         yield pure("sign", (kind,), _sign)
         yield pure("is_zero", (kind,), lambda runtime, number: number == 0)
-        yield pure("min", (kind, kind), _min_number)
-        yield pure("max", (kind, kind), _max_number)
+        yield pure("min", (kind, kind), lambda runtime, x, y: x if x < y else y)
+        yield pure("max", (kind, kind), lambda runtime, x, y: x if x > y else y)
     for kinds in ((int, float), (float, int)):
-        yield pure("min", kinds, lambda runtime, x, y: float(_min_number(runtime, x, y)))
-        yield pure("max", kinds, lambda runtime, x, y: float(_max_number(runtime, x, y)))
+        yield pure("min", kinds, lambda runtime, x, y: float(x if x < y else y))
+        yield pure("max", kinds, lambda runtime, x, y: float(x if x > y else y))
     yield pure("parse_int", (str,), _parse_int)
     yield pure("parse_int", (str, int), _parse_int)
     yield pure("parse_float", (str,), _parse_float)

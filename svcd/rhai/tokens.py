@@ -132,17 +132,35 @@ class _Lexer:
             self._at += 1
             return TEXT, self._quoted('"')
         if letter == "'":
-            return CHAR, self._char()
+            start = self._at
+            self._at += 1
+            text = self._quoted("'")
+            if len(text) != 1:
+                raise _LexerError(f"Invalid character: '{text}'", start)
+            return CHAR, Char(text)
         if letter == "`":
             self._at += 1
             if self._text.startswith("\n", self._at):
                 self._at += 1
             return self._backtick(self._at - 1)
-        if raw := _RAW.match(self._text, self._at):
-            return TEXT, self._raw(raw)
+        if opening := _RAW.match(self._text, self._at):
+            end = self._text.find('"' + opening[1], opening.end())
+            if end < 0:
+                raise _LexerError("Open string is not terminated", opening.start())
+            self._at = end + len(opening[1]) + 1
+            return TEXT, self._text[opening.end():end]
         if name := _NAME.match(self._text, self._at):
             return self._name(name[0])
-        return self._symbol()
+        found = _SYMBOL.match(self._text, self._at)
+        if not found:
+            raise _LexerError(f"Unexpected '{letter}'", self._at)
+        symbol = found[0]
+        if symbol in _ADVICE:
+            raise _LexerError(_ADVICE[symbol], self._at)
+        if symbol in _UNUSED:
+            raise _LexerError(f"'{symbol}' is a reserved symbol", self._at)
+        self._at = found.end()
+        return SYMBOL, symbol
 
     def _after_brace(self, kind: str, value: Any) -> Iterator[Token]:
         """Count braces inside an interpolated string, which continues after the closing brace of the block."""
@@ -171,18 +189,6 @@ class _Lexer:
         if name in RESERVED_WORDS or name in KEYWORD_FUNCTIONS or name == THIS:
             return RESERVED, name
         return NAME, name
-
-    def _symbol(self) -> tuple[str, Any]:
-        found = _SYMBOL.match(self._text, self._at)
-        if not found:
-            raise _LexerError(f"Unexpected '{self._text[self._at]}'", self._at)
-        symbol = found[0]
-        if symbol in _ADVICE:
-            raise _LexerError(_ADVICE[symbol], self._at)
-        if symbol in _UNUSED:
-            raise _LexerError(f"'{symbol}' is a reserved symbol", self._at)
-        self._at = found.end()
-        return SYMBOL, symbol
 
     # Numbers
 
@@ -245,21 +251,6 @@ class _Lexer:
         if letter not in _ESCAPES:
             raise _LexerError(f"Invalid escape sequence: '\\{letter}'", start)
         return _ESCAPES[letter]
-
-    def _char(self) -> Char:
-        start = self._at
-        self._at += 1
-        text = self._quoted("'")
-        if len(text) != 1:
-            raise _LexerError(f"Invalid character: '{text}'", start)
-        return Char(text)
-
-    def _raw(self, opening: re.Match[str]) -> str:
-        end = self._text.find('"' + opening[1], opening.end())
-        if end < 0:
-            raise _LexerError("Open string is not terminated", opening.start())
-        self._at = end + len(opening[1]) + 1
-        return self._text[opening.end():end]
 
     def _backtick(self, start: int) -> tuple[str, str]:
         """Read a back-tick string up to its end, or to the `{` of its next `${`. A doubled back-tick is the only escape."""

@@ -1,7 +1,7 @@
 """Imports a dump or a snapshot into the data folder of a new instance.
 
 A dump may come from svcd or from any version of the reference engine; an indexing process builds its indexes, within the memory
-budget of indexing. A snapshot is unpacked as the data folder. svcd.cli.first_start decides when to import.
+budget of indexing. A snapshot is unpacked as the data folder. svcd.cli.daemon decides when to import.
 See docs/dumps.md#import-of-a-dump and #import-of-a-snapshot.
 """
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from svcd.analytics.figures import (
+from svcd.analytics.report import (
     COUNTS,
     EXTREMES,
     FIGURES,

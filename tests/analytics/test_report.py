@@ -140,7 +140,7 @@ def test_a_sink_that_is_away_costs_no_more_than_a_bundle(sink: Sink, clock: Cloc
     for hour in range(10):
         clock.moment += HOUR
         report.step()
-        assert report.waiting_bytes <= LARGEST_BYTES
+        assert report.batch_bytes(report._waiting) <= LARGEST_BYTES
     sink.fails = 0
     clock.moment += HOUR
     report.step()

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from svcd.base import machine
-from svcd.cli import first_start
+from svcd.cli import daemon
 from svcd.instance.instance import Instance
 
 
@@ -90,7 +90,7 @@ def test_a_failing_disk_is_no_new_folder(failing: Path, monkeypatch: pytest.Monk
     before = (failing / "instance-uid").read_bytes()
     with pytest.raises(OSError, match="Input/output"):
         Instance(failing)
-    with pytest.raises(OSError, match="Input/output"), first_start.remove_on_failure(failing):
+    with pytest.raises(OSError, match="Input/output"), daemon.remove_on_failure(failing):
         raise ZeroDivisionError
     monkeypatch.undo()
     assert (failing / "instance-uid").read_bytes() == before

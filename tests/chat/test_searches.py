@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from svcd.analytics import figures
+from svcd.analytics import report
 from svcd.analytics.collector import Usage
 from svcd.base import logs
 from tests.chat.conftest import Chat, body_of
@@ -153,7 +153,7 @@ def test_the_usage_report_counts_chats_that_began(chat: Chat) -> None:
     chat.complete()
     chat.complete(model="secret", messages=[])
     chat.answer(body_of(n=2))
-    told_figures = figures.groups(usage.take())["chat completions"]
+    told_figures = report.groups(usage.take())["chat completions"]
     spent = told_figures.pop("chat.time_spent")
     assert 0 <= spent["min"] <= spent["avg"] <= spent["max"]
     assert told_figures == {

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from svcd.cli import daemon, first_start
+from svcd.cli import daemon
 from svcd.cli.config import ConfigError, load
 from svcd.instance.instance import Instance
 from svcd.tasks import archive_import
@@ -41,7 +41,7 @@ def imports(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path, Path]]:
 
 def start(folder: Path, noun: str, **flags: Any) -> None:
     paths = {f"import_{noun}": str(folder / "file"), "db_path": str(folder / "db")}
-    first_start.import_archive(load({"http_addr": "127.0.0.1:0", **paths, **flags}, {}))
+    daemon.import_archive(load({"http_addr": "127.0.0.1:0", **paths, **flags}, {}))
 
 
 @each_noun
@@ -119,7 +119,7 @@ def test_an_import_is_not_begun_on_a_taken_address(tmp_path: Path, imports: Any,
 
 
 def failing(folder: Path, begin: Callable[[], None]) -> None:
-    with pytest.raises(RuntimeError), first_start.remove_on_failure(folder):
+    with pytest.raises(RuntimeError), daemon.remove_on_failure(folder):
         begin()
         raise RuntimeError
 
@@ -146,7 +146,7 @@ def test_an_empty_database_goes_with_the_folders_above(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_was_kept_stays(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), first_start.remove_on_failure(tmp_path / "db") as keep:
+    with pytest.raises(RuntimeError), daemon.remove_on_failure(tmp_path / "db") as keep:
         Instance(tmp_path / "db").close()
         keep()
         raise RuntimeError

@@ -25,8 +25,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from svcd.cli.supervision import IdleTime, ReloadRequest, Watchdog
-from svcd.cli.systemd import ServiceManager, UnusableSocket, passed_sockets
+from svcd.cli.supervision import IdleTime, ReloadRequest, ServiceManager, UnusableSocket, Watchdog, passed_sockets
 from svcd.http.message import Response
 from svcd.http.server import Server
 
@@ -185,7 +184,7 @@ def test_sockets_for_another_process_are_not_taken() -> None:
 
 def test_a_file_is_not_a_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (tmp_path / "file").open("w") as file:
-        monkeypatch.setattr("svcd.cli.systemd.FIRST_DESCRIPTOR", file.fileno())
+        monkeypatch.setattr("svcd.cli.supervision.FIRST_DESCRIPTOR", file.fileno())
         with pytest.raises(UnusableSocket, match="is not a socket"):
             passed_sockets({"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1"})
 

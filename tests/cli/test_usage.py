@@ -20,14 +20,13 @@ import pytest
 
 from svcd import INTERFACE_VERSION
 from svcd.analytics.collector import Usage
-from svcd.analytics.figures import FIGURES
-from svcd.analytics.report import EVERY_S, LARGEST_BYTES
+from svcd.analytics.report import EVERY_S, FIGURES, LARGEST_BYTES
 from svcd.base import quantities
-from svcd.cli import daemon, instance_figures, serving, wiring
+from svcd.cli import daemon, serving, wiring
 from svcd.cli.config import Config, load
-from svcd.cli.instance_figures import InstanceFigures, distribution_id, largest_disk
 from svcd.cli.options import BY_NAME
 from svcd.cli.search_processes import SearchProcesses
+from svcd.cli.wiring import InstanceFigures, distribution_id, largest_disk
 from svcd.http.message import Body, Headers, NoBody, Request
 from svcd.http.server import Server
 from svcd.instance.instance import Instance
@@ -200,7 +199,7 @@ def test_options_are_reported_as_booleans_and_numbers(tmp_path: Path, instance: 
 def test_every_figure_of_a_launch_option_can_be_another(tmp_path: Path, instance: Instance) -> None:
     """What svcd has no option, feature or file for would be false for ever."""
     named = {name.removeprefix("infos.") for name in FIGURES if name.startswith("infos.")}
-    known = {*BY_NAME, *instance_figures.FEATURES, *instance_figures.OTHER_NAMES, "with_configuration_file"}
+    known = {*BY_NAME, *wiring.FEATURES, *wiring.OTHER_NAMES, "with_configuration_file"}
     assert named - known <= {  # options of the reference without effect: accepted by svcd.cli.options
         "experimental_no_edition_2024_for_settings",
         "experimental_reduce_indexing_memory_usage"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from svcd.cli import first_start
+from svcd.cli import daemon
 from svcd.cli.config import ConfigError, load
 from tests.cluster.conftest import KEY, MakeNode
 
@@ -49,7 +49,7 @@ def test_2_the_address_is_shown_nowhere() -> None:
 
 
 def test_3_the_folder_of_a_node_is_not_opened_alone(make_node: MakeNode, tmp_path: Path) -> None:
-    first_start.check_alone(load({"db_path": str(tmp_path / "none")}, {}))
+    daemon.check_alone(load({"db_path": str(tmp_path / "none")}, {}))
     node = make_node("a")
     with pytest.raises(ConfigError, match="is the data folder of a node of a cluster"):
-        first_start.check_alone(load({"db_path": str(node.path)}, {}))
+        daemon.check_alone(load({"db_path": str(node.path)}, {}))

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from svcd.commands import output, search, status
+from svcd.commands import output, search
 
 
 @pytest.mark.parametrize("count, share, seconds, shown", [
@@ -54,7 +54,7 @@ def test_a_long_name_leaves_a_table_readable(name, shown):
 
 def test_status_is_as_wide_as_a_terminal_whatever_the_uids(capsys):
     indexes = {uid: {"documents": 3, "isIndexing": True} for uid in ("films", "x" * 400)}
-    status._print({"url": "http://localhost:7700", "status": "available", "version": "1", "databaseSize": 1, "progress": None,
+    search._print_status({"url": "http://localhost:7700", "status": "available", "version": "1", "databaseSize": 1, "progress": None,
                    "tasks": dict.fromkeys(("enqueued", "processing", "failed"), 0), "indexes": indexes})
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 

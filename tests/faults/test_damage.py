@@ -23,10 +23,10 @@ from zlib import crc32
 
 import pytest
 
-from svcd.commands.verify import found_faults
 from svcd.index.connections import open_reader
 from tests.api.conftest import client_of
 from tests.support.shared_material import SHARED
+from tests.support.verification import found_faults
 from tests.tasks.conftest import TaskHarness
 
 FILMS = SHARED / "data" / "movies.ndjson.gz"

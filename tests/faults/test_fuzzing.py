@@ -44,8 +44,7 @@ from svcd.filters.parser import parse as parse_filter
 from svcd.http.framing import ChunkedBody, head_end, read_head
 from svcd.http.message import Body, HttpError
 from svcd.instance.instance import Instance
-from svcd.rhai import FunctionError, Program
-from svcd.rhai.program import NotAnObject
+from svcd.rhai import FunctionError, NotAnObject, Program
 from svcd.tasks import dump_lines
 from svcd.tasks.archive_import import import_dump
 from svcd.tasks.global_tasks import Folders

@@ -32,12 +32,12 @@ from typing import Any
 
 import pytest
 
-from svcd.commands.verify import found_faults
 from tests.support import rebuilt
 from tests.support.daemon import Daemon, Reply
 from tests.support.history import DIED, INDEXES, LARGE, VECTORS, Model, Write, Writes
 from tests.support.pace import is_within
 from tests.support.shared_material import SHARED
+from tests.support.verification import found_faults
 
 pytestmark = pytest.mark.slow
 

@@ -27,11 +27,11 @@ from typing import Any
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.commands.verify import found_faults
 from svcd.index.connections import PAGE_SIZE, open_reader
 from svcd.index.writer import IndexWriter
 from svcd.instance.unlisted_files import read_outcomes
 from svcd.tasks.indexing_client import IndexingProcessCrashed
+from tests.support.verification import found_faults
 from tests.tasks.conftest import LocalWriter, TaskHarness
 
 pytestmark = pytest.mark.slow

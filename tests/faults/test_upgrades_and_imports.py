@@ -22,7 +22,6 @@ from typing import Any
 
 import pytest
 
-from svcd.commands.verify import found_faults
 from svcd.index import schema
 from svcd.index.connections import open_reader
 from svcd.index.writer import IndexWriter
@@ -30,6 +29,7 @@ from svcd.instance.instance import Instance
 from svcd.tasks.archive_import import import_dump, import_snapshot
 from svcd.tasks.global_tasks import Folders
 from tests.faults.make_format_folder import FILMS, KEY, file_of, fill
+from tests.support.verification import found_faults
 from tests.tasks.conftest import LocalWriter, TaskHarness
 from tests.tasks.test_archive_import import shown
 from svcd.tasks import dump_lines

@@ -46,7 +46,7 @@ def test_three_instances_answer_as_one(tmp_path: Path) -> None:
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert found.returncode == 0, found.stdout + found.stderr
     *same, hangs, stopped, again = found.stdout.splitlines()
-    assert same == [f"{what}: 42 of 42 answers are those of one instance" for what in ("useNetwork", "page 2 of useNetwork", "federated")]
+    assert same == [f"{what}: 42 of 42 answers agree with one instance" for what in ("useNetwork", "page 2 of useNetwork", "federated")]
     assert hangs.startswith("south does not answer: 2 of 2 ") and hangs.endswith("{'south': 'remote_timeout'}")
     assert stopped.startswith("south does not answer: 5 of 5 ") and stopped.endswith("{'south': 'remote_could_not_send_request'}")
-    assert again == "all three again: 5 of 5 answers are those of one instance"
+    assert again == "all three again: 5 of 5 answers agree with one instance"

@@ -20,7 +20,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from svcd.embedding import EmbeddingError
-from svcd.commands.verify import found_faults
 from svcd.filters.evaluation import filter_docids, read_filter
 from svcd.index.connections import open_writer
 from svcd.index.vector_reader import embedder_rows
@@ -34,6 +33,7 @@ from svcd.tasks import embedding
 from svcd.tasks.archive_import import import_dump
 from svcd.tasks.global_tasks import Folders
 from tests.support.rebuilt import differences
+from tests.support.verification import found_faults
 from tests.tasks.conftest import LocalWriter, TaskHarness
 
 REST = {"source": "rest", "url": "http://127.0.0.1:1", "request": "{{text}}", "response": "{{embedding}}", "dimensions": 2,

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from svcd.cli.main import COMMAND
-from svcd.commands.verify import found_faults
+from tests.support.verification import found_faults
 from tests.tasks.conftest import TaskHarness
 
 FILMS = [{"id": n, "title": f"star {n}", "year": 1900 + n, "_vectors": {"e": [n, 1.0, 0.5]}} for n in range(300)]

@@ -1,8 +1,11 @@
-"""`svcd verify`: check the files of a data folder, and whether they agree with each other.
+"""`svcd verify` and `svcd repair`: check the files of a data folder, and rebuild the file of a damaged index.
 
-It reads committed states of the files, so a daemon may keep running. The short check reads every page of every file, compares
+verify reads committed states of the files, so a daemon may keep running. The short check reads every page of every file, compares
 rows with their checksums, and the newest task of each index with the queue. The full check also rebuilds each index from its
-documents, compares all derived tables, and checks the logs. See docs/storage.md#damage.
+documents, compares all derived tables, and checks the logs.
+
+repair works on a folder that no daemon has open: it rebuilds an index from its documents, vectors and settings, and moves the
+damaged file to the folder `damaged`. See docs/storage.md#damage.
 """
 from __future__ import annotations
 
@@ -15,7 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from zlib import crc32
 
@@ -27,29 +29,39 @@ from svcd.commands import instance, output
 from svcd.commands.instance import CommandFailed
 from svcd.index import comparison, damage, materialized, schema
 from svcd.index.batch_outcomes import BatchOutcomes
-from svcd.index.connections import copy_file, meta, open_reader
+from svcd.index.connections import copy_file, keep_log, meta, open_reader, sync_folder
 from svcd.index.schema import LEAST_DOCUMENTS
+from svcd.instance.data_folder import DAMAGED
+from svcd.instance.instance import FolderInUse, lock_folder
 from svcd.tasks.archive import waiting_payloads
 from svcd.tasks.batching import KINDS
 from svcd.tasks.rebuild import rebuild
 
-ABOUT = (
-    "Check the files of the data folder in the configuration, or of --folder. A daemon may be running on it. Ends with "
-    "status 1 if a file is damaged."
-)
+VERIFY = ("Check the files of the data folder in the configuration, or of --folder. A daemon may be running on it. Ends with "
+          "status 1 if a file is damaged.")
+REPAIR = ("Rebuild the damaged file of INDEX from its documents, vectors and settings. Stop the daemon first. The command names "
+          "unreadable parts, keeps the damaged file, and ends with status 1 if parts were lost.")
+ASIDE = "damaged"
+_MOST_SHOWN = 20
 
 
-@click.command("verify", help=ABOUT)
+def _data_folder(context: click.Context, folder: Path | None) -> Path:
+    """Return the folder of --folder or of the configuration. Raises CommandFailed if it has no data."""
+    folder = folder or load(context.find_root().obj or {}, os.environ).db_path
+    if not (folder / "instance.sqlite").exists():
+        raise CommandFailed(f"{folder} is not a data folder of svcd: instance.sqlite not found")
+    return folder
+
+
+@click.command("verify", help=VERIFY)
 @click.option("--folder", type=click.Path(path_type=Path), help="The data folder.")
 @click.option("--full", is_flag=True, help="Also compare the files and tables with each other; large indexes take minutes, and "
                                            "the disk space of two copies.")
 @click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_context
-def command(context: click.Context, folder: Path | None, full: bool, is_json: bool) -> int:
+def verify_command(context: click.Context, folder: Path | None, full: bool, is_json: bool) -> int:
     """Check one file after the other, and print the faults."""
-    folder = folder or load(context.find_root().obj or {}, os.environ).db_path
-    if not (folder / "instance.sqlite").exists():
-        raise CommandFailed(f"{folder} is not a data folder of svcd: instance.sqlite not found")
+    folder = _data_folder(context, folder)
     found = checked_files(folder, full, on_file=lambda name: None if is_json else output.remark(f"{name} ..."))
     wrong = sum(len(checked.faults) for checked in found.values())
     if is_json:
@@ -91,11 +103,6 @@ def checked_files(folder: Path, is_full: bool, on_file: Callable[[str], None] = 
         except Exception as error:  # damage may appear as any error of the reading code
             checked.faults.append(f"{error or 'it cannot be read'} ({type(error).__name__})")
     return found
-
-
-def found_faults(folder: Path, is_full: bool) -> dict[str, list[str]]:
-    """Return the faults of each file of a data folder by the name of the file."""
-    return {name: checked.faults for name, checked in checked_files(folder, is_full).items()}
 
 
 Check = Callable[[dict[str, int]], Iterator[str]]
@@ -144,15 +151,23 @@ def _index_faults(path: Path, index_uid: str | None, is_full: bool, without: dic
     if not path.exists():
         yield f"its file {path} is missing"
         return
-    newest = _newest_tasks(path.parent.parent, index_uid)  # asked first: the index is written before the queue
+    of_index, _ = _newest_tasks(path.parent.parent, index_uid)  # asked first: the index is written before the queue
     is_sound = True
     with closing(open_reader(path)) as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # the connection sees one state from here on
-        newest = newest[0], _newest_tasks(path.parent.parent, index_uid)[1]  # newer tasks may have written it meanwhile
-        for fault in chain(damage.index_faults(connection, without), _lost_commits(connection, newest)):
+        of_all = _newest_tasks(path.parent.parent, index_uid)[1]  # newer tasks may have written it meanwhile
+        for fault in damage.index_faults(connection, without):
             is_sound = False
             yield fault
+        # A damaged log may have lost commits: the file is then in an older state.
+        applied = BatchOutcomes.parse(meta(connection, "batch_outcomes"))
+        if applied is not None and applied.last < of_index:
+            is_sound = False
+            yield f"it lacks the effect of task {of_index}: its newest task is {applied.last}"
+        if applied is not None and applied.last > of_all:
+            is_sound = False
+            yield f"instance.sqlite has lost task {applied.last}, which has written it: its newest task is {of_all}"
     if is_full:
         yield from damage.log_faults(path)
     if is_full and is_sound:
@@ -172,16 +187,6 @@ def _newest_tasks(folder: Path, index_uid: str | None) -> tuple[int, int]:
         except sqlite3.Error:  # the check of instance.sqlite reports it
             return -1, sys.maxsize
     return newest
-
-
-def _lost_commits(connection: sqlite3.Connection, newest_tasks: tuple[int, int]) -> Iterator[str]:
-    """Find commits that a damaged log has lost: the file is then in an older state. newest_tasks: from _newest_tasks()."""
-    of_index, of_all = newest_tasks
-    applied = BatchOutcomes.parse(meta(connection, "batch_outcomes"))
-    if applied is not None and applied.last < of_index:
-        yield f"it lacks the effect of task {of_index}: its newest task is {applied.last}"
-    if applied is not None and applied.last > of_all:
-        yield f"instance.sqlite has lost task {applied.last}, which has written it: its newest task is {of_all}"
 
 
 def _derived_faults(path: Path, work: Path) -> Iterator[str]:
@@ -227,3 +232,71 @@ def _sets(connection: sqlite3.Connection) -> dict[str, dict[int, DocIds]]:
         parts = found.setdefault(key, {})
         parts[part] = parts.get(part, EMPTY) | from_bytes(content)
     return found
+
+
+# Repair
+
+
+@click.command("repair", help=REPAIR)
+@click.argument("index_uid", metavar="INDEX")
+@click.option("--folder", type=click.Path(path_type=Path), help="The data folder; by default the folder in the configuration.")
+@click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
+@click.pass_context
+def repair_command(context: click.Context, index_uid: str, folder: Path | None, is_json: bool) -> int:
+    """Rebuild an index, and print the losses."""
+    folder = _data_folder(context, folder)
+    try:
+        lock = lock_folder(folder / "LOCK")
+    except FolderInUse:
+        raise CommandFailed(f"a daemon runs on {folder}: stop it, repair the index, and start it again") from None
+    with lock:
+        try:
+            with closing(open_reader(folder / "instance.sqlite")) as connection:
+                row = connection.execute("SELECT uuid, primary_key FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
+        except sqlite3.Error as error:
+            raise CommandFailed(f"{folder / 'instance.sqlite'} is damaged: {error}; restore the data folder from a "
+                                "backup") from None
+        if row is None:
+            raise CommandFailed(f"Index `{index_uid}` not found.")
+        uuid, primary_key = row
+        if not (folder / "indexes" / f"{uuid}.sqlite").exists():
+            raise CommandFailed(f"the file of index `{index_uid}` is missing: put indexes/{uuid}.sqlite back, or delete the "
+                                "index")
+        lost, kept = repair(folder, uuid, primary_key,
+                            lambda count: None if is_json else output.remark(f"{count:,} documents ..."))
+    if is_json:
+        output.print_json({"index": index_uid, "lost": lost, "damagedFile": str(kept)})
+    else:
+        for each in lost[:_MOST_SHOWN]:
+            print(f"{output.styled('lost', 'bad')}: {each}")
+        if len(lost) > _MOST_SHOWN:
+            print(f"and {len(lost) - _MOST_SHOWN} more")
+        print(f"{index_uid}: rebuilt{', with losses' if lost else ''}; the damaged file is {kept}, delete it when all is well")
+    return instance.FAILED if lost else 0
+
+
+def repair(folder: Path, uuid: str, primary_key: str | None,
+           progress: Callable[[int], None] = lambda count: None) -> tuple[list[str], Path]:
+    """Replace the file of an index by a rebuilt file; return the losses, and the new path of the damaged file."""
+    path = folder / "indexes" / f"{uuid}.sqlite"
+    with tempfile.TemporaryDirectory(prefix=".svcd-repair-", dir=folder) as work:
+        copy, fresh = Path(work) / "copy.sqlite", Path(work) / "fresh.sqlite"
+        try:
+            copy_file(path, copy)
+        except sqlite3.Error:  # SQLite cannot read the file: copied without the commits in its log
+            copy.write_bytes(path.read_bytes())
+        with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+            lost = rebuild(connection, fresh, primary_key, progress)
+        aside = folder / ASIDE
+        aside.mkdir(exist_ok=True)
+        kept = aside / f"{uuid}-{len(list(aside.glob(f'{uuid}-*.sqlite')))}.sqlite"
+        for suffix in ("-wal", ""):
+            if Path(f"{path}{suffix}").exists():
+                Path(f"{path}{suffix}").rename(f"{kept}{suffix}")
+        Path(f"{path}-shm").unlink(missing_ok=True)
+        fresh.rename(path)
+    path.with_name(uuid + DAMAGED).unlink(missing_ok=True)
+    keep_log(path)
+    for place in (aside, path.parent):
+        sync_folder(place)
+    return lost, kept

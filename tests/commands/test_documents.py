@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from svcd.commands import import_documents, output
-from svcd.commands.import_documents import Place, sources_of
+from svcd.commands import documents, output
+from svcd.commands.documents import Place, sources_of
 from svcd.commands.instance import CommandFailed
 
 FILMS = [{"id": number, "title": f"Film {number}"} for number in range(10)]
@@ -46,14 +46,16 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def imported(target: Target, named: str, portion: int = 60) -> import_documents.Sent:
+def imported(target: Target, named: str, portion: int = 60) -> tuple[Place, int]:
+    """The place at the end, and the number of documents that an earlier import has sent."""
     sources = sources_of(named)
     place = Place.of(target.url, "films", sources)
-    return import_documents._send(target, "POST", "/x", sources, place, portion, output.Bar("", True))  # type: ignore[arg-type]
+    end = documents._send(target, "POST", "/x", sources, place, portion, output.Bar("", True))  # type: ignore[arg-type]
+    return end, place.total
 
 
-def ndjson(documents: Any) -> str:
-    return "".join(json.dumps(each) + "\n" for each in documents)
+def ndjson(films: Any) -> str:
+    return "".join(json.dumps(each) + "\n" for each in films)
 
 
 def written(folder: Path, name: str) -> Path:
@@ -68,8 +70,8 @@ def written(folder: Path, name: str) -> Path:
 @pytest.mark.parametrize("name", ["a.json", "a.ndjson", "a.jsonl", "a.csv", "a.json.gz", "a.ndjson.gz", "a.csv.gz"])
 def test_each_format_gives_the_same_documents(tmp_path, name):
     target = Target()
-    sent = imported(target, str(written(tmp_path, name)))
-    assert target.received == FILMS and sent.documents == len(FILMS) and len(sent.tasks) == target.requests > 1
+    sent, _ = imported(target, str(written(tmp_path, name)))
+    assert target.received == FILMS and sent.total == len(FILMS) and len(sent.tasks) == target.requests > 1
 
 
 def test_a_table_gives_its_rows(tmp_path):
@@ -97,9 +99,9 @@ def test_an_import_that_broke_off_goes_on_where_it_was(tmp_path, fails_at):
     first, second = Target(fails_at), Target()
     with pytest.raises(CommandFailed):
         imported(first, str(tmp_path))
-    sent = imported(second, str(tmp_path))
+    sent, skipped = imported(second, str(tmp_path))
     assert first.received + second.received == FILMS
-    assert (sent.documents, sent.skipped) == (len(FILMS), len(first.received))
+    assert (sent.total, skipped) == (len(FILMS), len(first.received))
     third = Target()
     imported(third, str(tmp_path))
     assert third.received == FILMS  # the one before was complete

@@ -13,8 +13,10 @@ import pytest
 
 from svcd.base.errors import DOCUMENTATION, DOCUMENTATION_VARIABLE, ERRORS, ApiError, error_object
 from svcd.cli.options import BY_NAME
-from svcd.error_page import ACTIONS, NEVER, WHEN, action, error_page
+from svcd.reference import error_page, error_texts
 from tests.system.test_completeness import WITHOUT_EFFECT
+
+TEXTS = error_texts()
 
 
 def test_every_link_leads_to_a_section() -> None:
@@ -22,19 +24,19 @@ def test_every_link_leads_to_a_section() -> None:
 
 
 def test_every_code_has_its_occasion_and_what_to_do() -> None:
-    assert WHEN.keys() == ERRORS.keys()
-    assert all(action(code).endswith(".") and WHEN[code].endswith(".") for code in ERRORS)
+    assert TEXTS.when.keys() == ERRORS.keys()
+    assert all(TEXTS.action(code).endswith(".") and TEXTS.when[code].endswith(".") for code in ERRORS)
 
 
 def test_every_action_is_that_of_a_code() -> None:
-    used = {next(pattern for pattern, _ in ACTIONS if re.fullmatch(pattern, code))
-            for code in ERRORS if not WHEN[code].startswith(NEVER)}
-    assert [pattern for pattern, _ in ACTIONS if pattern not in used] == []
+    used = {next(pattern for pattern, _ in TEXTS.remedies if re.fullmatch(pattern, code))
+            for code in ERRORS if not TEXTS.is_never(code)}
+    assert [pattern for pattern, _ in TEXTS.remedies if pattern not in used] == []
 
 
 def test_codes_that_never_occur_are_those_of_the_page_of_compatibility() -> None:
     never = {name.removeprefix("code ") for name in WITHOUT_EFFECT if name.startswith("code ")}
-    assert {code for code in ERRORS if WHEN[code].startswith(NEVER)} >= never
+    assert {code for code in ERRORS if TEXTS.is_never(code)} >= never
 
 
 def test_one_option_sets_where_all_links_lead(monkeypatch: pytest.MonkeyPatch) -> None:

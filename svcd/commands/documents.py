@@ -1,4 +1,7 @@
-"""`svcd import`: send the documents of files, folders and SQLite tables in portions, and resume an interrupted import."""
+"""`svcd import` and `svcd export`: the documents of an index from files and into files.
+
+An import sends the documents of files, folders and SQLite tables in portions, and resumes after an interruption.
+"""
 from __future__ import annotations
 
 import gzip
@@ -8,15 +11,15 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 from urllib.parse import urlencode
 
 import click
 
-from svcd.api.uploads import CSV, JSON, NDJSON, Documents, documents_in
+from svcd.api.uploads import CSV, JSON, NDJSON, documents_in
 from svcd.base.errors import ApiError
 from svcd.commands import instance, output
 from svcd.commands.instance import CommandFailed, Instance, index_path
@@ -25,10 +28,11 @@ TYPES = {".json": JSON, ".ndjson": NDJSON, ".jsonl": NDJSON, ".csv": CSV}
 # Bytes of a request: large enough that the cost of a request does not matter, small enough to be repeated soon.
 DEFAULT_PORTION = 8_000_000
 _CHUNK = 1 << 18
+_PAGE = 1000  # documents of an answer to an export
 _SQL_ROWS = 1000
 _SQLITE = b"SQLite format 3\0"  # how each database begins
 
-ABOUT = (
+IMPORT = (
     "Add the documents of SOURCE to INDEX, and create the index if it does not exist. SOURCE is a file (.json, .ndjson, .jsonl, "
     ".csv, each also with .gz), a folder of such files, `-` for NDJSON on standard input, or FILE:TABLE of an SQLite database. "
     "Run the same command again to resume an interrupted import."
@@ -49,7 +53,7 @@ class Source:
     read: Callable[[], Iterator[tuple[list[str], int]]]
 
 
-@click.command("import", help=ABOUT)
+@click.command("import", help=IMPORT)
 @click.argument("source")
 @click.argument("index")
 @click.option("--primary-key", help="The attribute that identifies a document; by default svcd finds it by its name.")
@@ -62,8 +66,9 @@ class Source:
 @instance.options
 @click.option("--json", "is_json", is_flag=True, help="Print the result as JSON, and no progress.")
 @click.pass_context
-def command(context: click.Context, source: str, index: str, primary_key: str | None, update: bool, delimiter: str, portion: int,
-            restart: bool, no_wait: bool, url: str | None, key: str | None, folder: Path | None, is_json: bool) -> int:
+def import_command(context: click.Context, source: str, index: str, primary_key: str | None, update: bool, delimiter: str,
+                   portion: int, restart: bool, no_wait: bool, url: str | None, key: str | None, folder: Path | None,
+                   is_json: bool) -> int:
     """Send all documents, then wait until they are indexed."""
     sources = sources_of(source, delimiter)
     path = f"{index_path(index)}/documents" + (f"?{urlencode({'primaryKey': primary_key})}" if primary_key else "")
@@ -71,16 +76,15 @@ def command(context: click.Context, source: str, index: str, primary_key: str | 
         place = Place.of(target.url if folder is None else str(folder.absolute()), index, sources)
         if restart:
             place.forget()
-        sent = _send(target, "PUT" if update else "POST", path, sources, place, portion, output.Bar("documents", is_json))
-        indexed = None
-        if not no_wait or folder is not None:
-            indexed = _wait(target, sent.tasks, is_json)
-    result = {"index": index, "documents": sent.documents, "skipped": sent.skipped, "tasks": list(sent.tasks), "indexed": indexed}
+        skipped = place.total  # documents that an earlier import has sent
+        place = _send(target, "PUT" if update else "POST", path, sources, place, portion, output.Bar("documents", is_json))
+        indexed = None if no_wait and folder is None else _wait(target, place.tasks, is_json)
     if is_json:
-        output.print_json(result)
+        output.print_json({"index": index, "documents": place.total, "skipped": skipped, "tasks": list(place.tasks),
+                           "indexed": indexed})
     else:
-        resumed = f", {sent.skipped:,} of them by an earlier import" if sent.skipped else ""
-        print(f"{sent.documents:,} documents {'sent' if indexed is None else f'in {index}'}{resumed}")
+        resumed = f", {skipped:,} of them by an earlier import" if skipped else ""
+        print(f"{place.total:,} documents {'sent' if indexed is None else f'in {index}'}{resumed}")
     return 0
 
 
@@ -136,8 +140,7 @@ def _of_stream(file: BinaryIO, kind: str, delimiter: str, is_packed: bool = Fals
             position = file.tell() if file.seekable() else position + len(chunk)
             yield chunk
 
-    documents: Documents = documents_in(chunks(), kind, delimiter)
-    for texts in documents:
+    for texts in documents_in(chunks(), kind, delimiter):
         yield texts, position
 
 
@@ -235,23 +238,14 @@ class Place:
 # Sending
 
 
-@dataclass(frozen=True)
-class Sent:
-    """documents: number in all sources; skipped: number that an earlier import had sent; tasks: the tasks of this import."""
-
-    documents: int
-    skipped: int
-    tasks: tuple[int, ...]
-
-
-def _send(target: Instance, method: str, path: str, sources: Sequence[Source], noted: Place, portion: int,
-          bar: output.Bar) -> Sent:
-    place, skipped = noted, noted.total
-    bar.skip(skipped)
+def _send(target: Instance, method: str, path: str, sources: Sequence[Source], place: Place, portion: int,
+          bar: output.Bar) -> Place:
+    """Send the documents after `place`; return the place at the end."""
+    bar.skip(place.total)
     try:
         for number in range(place.finished, len(sources)):
             source = sources[number]
-            for texts, read in _portions(_documents(source), place.documents, portion):
+            for texts, read in _portions(source, place.documents, portion):
                 if texts:
                     task = target.send(method, path, "\n".join(texts).encode(), NDJSON)
                     place = replace(place, documents=place.documents + len(texts), total=place.total + len(texts),
@@ -263,37 +257,33 @@ def _send(target: Instance, method: str, path: str, sources: Sequence[Source], n
     finally:
         bar.end()
     place.forget()
-    return Sent(place.total, skipped, place.tasks)
+    return place
 
 
-def _portions(documents: Iterator[tuple[list[str], int]], skipped: int, most_bytes: int) -> Iterator[tuple[list[str], int]]:
+def _portions(source: Source, skipped: int, most_bytes: int) -> Iterator[tuple[list[str], int]]:
     """Yield the documents after the first `skipped` ones in lists of about `most_bytes`, with the part that has been read.
 
-    Empty lists report progress.
+    Empty lists report progress. Raises CommandFailed for a source that cannot be read or is malformed.
     """
     texts: list[str] = []
     size = seen = read = 0
-    for some, read in documents:
-        for text in some:
-            seen += 1
-            if seen > skipped:
-                texts.append(text)
-                size += len(text)
-            if size >= most_bytes:
-                yield texts, read
-                texts, size = [], 0
-        yield [], read
-    yield texts, read
-
-
-def _documents(source: Source) -> Iterator[tuple[list[str], int]]:
     try:
-        yield from source.read()
+        for some, read in source.read():
+            for text in some:
+                seen += 1
+                if seen > skipped:
+                    texts.append(text)
+                    size += len(text)
+                if size >= most_bytes:
+                    yield texts, read
+                    texts, size = [], 0
+            yield [], read
     except (OSError, EOFError, sqlite3.Error) as failure:
         raise CommandFailed(f"{source.name} cannot be read: {getattr(failure, 'strerror', None) or failure}") from None
     except (ValueError, ApiError) as wrong:
         raise CommandFailed(f"{source.name} is malformed: {wrong}. The documents before the fault were sent; correct the file "
                             "and import it again.") from None
+    yield texts, read
 
 
 def _wait(target: Instance, tasks: Sequence[int], is_silent: bool) -> int:
@@ -313,3 +303,63 @@ def _wait(target: Instance, tasks: Sequence[int], is_silent: bool) -> int:
         more = f" ({len(failures) - 1} more tasks failed)" if len(failures) > 1 else ""
         raise CommandFailed(f"{failures[0]}{more}")
     return indexed
+
+
+# Export
+
+
+@click.command("export", help="Write the documents of INDEX, one JSON object a line.")
+@click.argument("index")
+@click.option("--output", "-o", "path", type=click.Path(path_type=Path, dir_okay=False),
+              help="The file to write; standard output otherwise.")
+@click.option("--filter", "filter_text", help="Only documents that match, as in searches.")
+@click.option("--fields", help="Only these attributes, separated by commas.")
+@click.option("--vectors", is_flag=True, help="Include the vectors of documents.")
+@click.option("--array", is_flag=True, help="One JSON array instead of a document a line.")
+@instance.options
+@click.option("--json", "is_json", is_flag=True, help="Print the number of documents as JSON; needs --output.")
+@click.pass_context
+def export_command(context: click.Context, index: str, path: Path | None, filter_text: str | None, fields: str | None,
+                   vectors: bool, array: bool, url: str | None, key: str | None, folder: Path | None, is_json: bool) -> int:
+    """Read page after page, and write."""
+    if is_json and path is None:
+        raise click.UsageError("--json prints a summary where the documents would go: name a file with --output.")
+    wanted: dict[str, Any] = {"retrieveVectors": vectors}
+    if filter_text is not None:
+        wanted["filter"] = filter_text
+    if fields is not None:
+        wanted["fields"] = [name.strip() for name in fields.split(",")]
+    bar = output.Bar("documents", is_json or path is None and sys.stdout.isatty())
+    with instance.opened(context, url, key, folder) as source, _written(path) as out:
+        count = offset = total = 0
+        while not offset or offset < total:
+            page = source.call("POST", f"{index_path(index)}/documents/fetch", {**wanted, "offset": offset, "limit": _PAGE})
+            for document in page["results"]:
+                count += 1
+                before = ("[\n" if count == 1 else ",\n") if array else ""
+                out.write(before + json.dumps(document, ensure_ascii=False) + ("" if array else "\n"))
+            offset, total = offset + _PAGE, page["total"]
+            bar.show(min(offset, total), min(1.0, offset / max(total, 1)))
+        if array:
+            out.write("\n]\n" if count else "[]\n")
+    bar.end()
+    if is_json:
+        output.print_json({"index": index, "documents": count, "file": str(path)})
+    elif path is not None:
+        print(f"{count:,} documents of {index} in {path}")
+    return 0
+
+
+@contextmanager
+def _written(path: Path | None) -> Iterator[TextIO]:
+    """Yield standard output, or a file that gets its name only when it is complete."""
+    if path is None:
+        yield sys.stdout
+        return
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("w", encoding="utf-8") as out:
+            yield out
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
