@@ -12,9 +12,9 @@ from svcd.base.errors import ApiError
 from svcd.base.json_text import loads
 from svcd.base.quantities import now
 from svcd.instance.data_folder import DataFolderReader
-from svcd.rules.limits import limits_of
 from svcd.rules.rule_set import IndexRules, RuleSet
 from svcd.rules.stored import INDEX_UID, PRIMARY_KEY
+from svcd.rules.values import limits_of
 
 
 class QueryRules(NamedTuple):

@@ -23,7 +23,7 @@ from svcd.base.json_text import dumps, loads
 from svcd.ranking.scores import GeoSorted, Sorted
 from svcd.ranking.sort import SortRule, geo_buckets
 from svcd.remote import remote_calls
-from svcd.search.score_values import Compared, by_distance, by_value, read_values, shown_values
+from svcd.search.merge_order import Compared, by_distance, by_value, read_values, shown_values
 from svcd.validation.messages import U64_MAX
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Reads the answer of a remote to a search: its hits with the values that order them, its pins, totals and facets.
 
 A remote answers like any client's request, except that `_federation` of its hits has more members
-(svcd.search.proxied_hits). Source: docs/network.md#merging.
+(svcd.search.remote_hits). Source: docs/network.md#merging.
 """
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 from svcd.facets.distribution import Facets
 from svcd.remote import remote_calls
-from svcd.search.merge_order import MergeKey
-from svcd.search.proxied_hits import EXTRA_DOCUMENT, FEDERATION, PINNED_POSITION, SCORE_VALUES, WEIGHTED_SCORE
-from svcd.search.remote_hits import RemoteHit, RemoteResult
-from svcd.search.score_values import read_values
+from svcd.search.merge_order import MergeKey, read_values
+from svcd.search.remote_hits import (
+    EXTRA_DOCUMENT, FEDERATION, PINNED_POSITION, SCORE_VALUES, WEIGHTED_SCORE, RemoteHit, RemoteResult,
+)
 
 Json = Mapping[str, Any]
 

@@ -64,8 +64,8 @@ def _similar(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
 
 def _run(ctx: Context, wanted: Mapping[str, Any], reader: Reader) -> tuple[Any, int]:
     """(JSON texts of the hits, the number of documents that count)."""
+    from svcd.search.search import SimilarQuery, render_similar, similar_documents
     from svcd.search.semantic import embedder_settings
-    from svcd.search.similar import SimilarQuery, render_similar, similar_documents
 
     embedder, limit, offset = wanted["embedder"], wanted["limit"], wanted["offset"]
     given = allowed_filter(wanted.get("filter"), _FILTER_CODE, ctx.services.data_folder.features)

@@ -97,7 +97,7 @@ def load(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
     for check in CHECKS:
         check(config)
     if any(variable in environ for variable in options.RULE_VARIABLES):
-        from svcd.rules.limits import limits_of  # loaded only if one is set
+        from svcd.rules.values import limits_of  # loaded only if one is set
 
         try:
             limits_of(environ)

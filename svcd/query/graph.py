@@ -1,16 +1,118 @@
-"""The query graph: all ways to read a query, from its first word to its last (docs/ranking.md#query-graph).
+"""Parse a query text, and build the query graph: all ways to read the query, from its first word to its last.
 
-A node is a subset of the derivations of a term; its edges lead to all nodes that start with the next word. Nodes are
-numbered: 0 is Start and 1 is End, both without a term (None). A path is a sequence of nodes without Start and End.
+The text is parsed into words, phrases, excluded words and excluded phrases (docs/ranking.md#query-parsing). A node of the graph
+(docs/ranking.md#query-graph) is a subset of the derivations of a term; its edges lead to all nodes that start with the next word.
+Nodes are numbered: 0 is Start and 1 is End, both without a term (None). A path is a sequence of nodes without Start and End.
 """
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Callable, Hashable, Iterable, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds
-from svcd.query.parser import ParsedQuery, Part
-from svcd.query.terms import Subset, Term, Terms
+from svcd.query.terms import Phrase, Subset, Term, Terms
+from svcd.text.analyzer import HARD, STOP_WORD, WORD, Analyzer, Token
+
+MOST_PARTS = 10
+MOST_TOKENS = 1000
+
+# Maximum number of characters to read from a query text: 65 for each token. In a longer text, only the detected script and
+# language, and the word at the cut, can differ.
+LONGEST_TEXT = 65_536
+
+# A hard separator puts its neighbours 8 positions apart: 7 here, and 1 for the word itself.
+_HARD_STEP = 7
+
+
+class Part(NamedTuple):
+    """A word or a phrase of the query; start and end are word positions in the query."""
+
+    words: Phrase
+    start: int
+    end: int
+    is_phrase: bool = False
+    is_prefix: bool = False
+
+
+@dataclass(slots=True)
+class ParsedQuery:
+    """A parsed query text; without parts it is a placeholder search."""
+
+    parts: list[Part] = field(default_factory=list)
+    negative_words: list[str] = field(default_factory=list)
+    negative_phrases: list[Phrase] = field(default_factory=list)
+
+
+def parse_text(text: str, analyzer: Analyzer, locales: Sequence[str] | None = None,
+               has_prefix: bool = True) -> ParsedQuery:
+    """Parse a query text. A text of megabytes is tokenized only up to the limits of a query."""
+    tokens = analyzer.tokens(text[:LONGEST_TEXT], locales, most=MOST_TOKENS)
+    is_cut = len(text) > LONGEST_TEXT and len(tokens) < MOST_TOKENS
+    return parse(tokens, has_prefix and not is_cut)
+
+
+def parse(tokens: Sequence[Token], has_prefix: bool = True) -> ParsedQuery:
+    """Parse the tokens of a query text, from left to right.
+
+    tokens: with stop words marked. has_prefix: whether the last word may be the beginning of a longer word.
+    """
+    parsed, position = ParsedQuery(), -1
+    phrase: list[tuple[str | None, int]] | None = None  # (word, position) of the open phrase; None outside of quotes
+    is_phrase_negative = is_next_negative = False
+    after_space = True
+    last = min(len(tokens), MOST_TOKENS) - 1
+    for number, token in enumerate(tokens[:MOST_TOKENS]):
+        lemma = token.lemma
+        if not lemma:
+            continue
+        if len(parsed.parts) >= MOST_PARTS:
+            return parsed
+        if token.kind == WORD or token.kind == STOP_WORD:
+            position += 1
+            is_word = token.kind == WORD
+            if phrase is not None:
+                phrase.append((lemma if is_word else None, position))
+            elif is_next_negative:
+                parsed.negative_words.append(lemma)
+                is_next_negative = False
+            elif is_word or number == last:  # a stop word at the end may be the beginning of another word
+                parsed.parts.append(Part((lemma,), position, position, is_prefix=number == last and has_prefix))
+        else:
+            if token.kind == HARD:
+                position += _HARD_STEP
+                if phrase is not None:
+                    _add_phrase(parsed, phrase, is_phrase_negative)
+                    phrase = []
+            quotes = lemma.count('"')
+            if quotes and phrase is not None:
+                _add_phrase(parsed, phrase, is_phrase_negative)
+                phrase = None
+                quotes -= 1
+            if quotes % 2:
+                phrase = []
+                is_phrase_negative = is_next_negative
+            is_next_negative = lemma == "-" and after_space and phrase is None
+        after_space = lemma[-1].isspace()
+    if phrase is not None:
+        _add_phrase(parsed, phrase, is_phrase_negative)
+    return parsed
+
+
+def _add_phrase(parsed: ParsedQuery, phrase: Sequence[tuple[str | None, int]], is_negative: bool) -> None:
+    """Add a closed phrase to the query, unless it has no words. phrase: (word, position); None for a stop word."""
+    places = [position for word, position in phrase if word is not None]
+    if not places:
+        return
+    words = tuple(word for word, _ in phrase)
+    if is_negative:
+        parsed.negative_phrases.append(words)
+    else:
+        parsed.parts.append(Part(words, places[0], phrase[-1][1], is_phrase=True))
+
+
+# The graph
 
 START, END = 0, 1
 LONGEST_NGRAM = 3
@@ -30,65 +132,49 @@ class MatchingStrategy(Enum):
 class QueryNode(NamedTuple):
     """A subset of a term at its position in the query.
 
-    start, end: first and last position. first, last: numbers of the first and last word or phrase that it covers.
+    start, end: first and last position. first: number of the first word or phrase that the node covers. width: the number of
+    query words that it covers; more than 1 for an n-gram.
     """
 
     subset: Subset
     start: int
     end: int
     first: int
-    last: int
-
-    @property
-    def width(self) -> int:
-        """The number of query words that the node covers; more than 1 for an n-gram."""
-        return self.last - self.first + 1
+    width: int = 1
 
 
 class Graph:
     """Nodes by number, and the numbers of the successors of each node, ascending.
 
-    plans: results that ranking rules cache for this graph, under their own keys.
+    term_nodes: (number, node) of all nodes except Start and End, ascending. steps: (number, successor, node or None for Start,
+    node of the successor), for each successor except End. successors_first: the numbers of all nodes except End, each after its
+    successors; Start is the last. plans: results that ranking rules cache for this graph, under their own keys.
     """
 
     def __init__(self, nodes: Sequence[QueryNode | None], successors: Sequence[Sequence[int]]) -> None:
         self.nodes = nodes
         self.successors = successors
         self.plans: dict[Hashable, Any] = {}
-        self._term_nodes: list[tuple[int, QueryNode]] | None = None
-        self._successors_first: list[int] | None = None
-
-    def term_nodes(self) -> list[tuple[int, QueryNode]]:
-        """Return (number, node) of all nodes except Start and End, ascending."""
-        if self._term_nodes is None:
-            self._term_nodes = [(number, node) for number, node in enumerate(self.nodes) if node is not None]
-        return self._term_nodes
-
-    def successors_first(self) -> list[int]:
-        """Return the numbers of all nodes except End, each after its successors; Start is the last."""
-        if self._successors_first is None:
-            self._successors_first = []
-            self._add_successors_first(START, {END}, self._successors_first)
-        return self._successors_first
-
-    def _add_successors_first(self, number: int, seen: set[int], order: list[int]) -> None:
-        for successor in self.successors[number]:
-            if successor not in seen:
-                seen.add(successor)
-                self._add_successors_first(successor, seen, order)
-        order.append(number)
-
-    def max_cost(self, cost: Callable[[QueryNode | None, QueryNode], int]) -> int:
-        """Return the cost of the most expensive path. cost(left, entered): cost of an edge; left is None for Start."""
-        costs = [0] * len(self.nodes)
-        for number in self.successors_first():
-            node, highest = self.nodes[number], 0
-            for successor in self.successors[number]:
-                entered = self.nodes[successor]
-                total = costs[successor] + (0 if entered is None else cost(node, entered))
-                highest = max(highest, total)
-            costs[number] = highest
-        return costs[START]
+        self.term_nodes: list[tuple[int, QueryNode]] = []
+        self.steps: list[tuple[int, int, QueryNode | None, QueryNode]] = []
+        self.successors_first: list[int] = []
+        for number, node in enumerate(nodes):
+            if node is not None:
+                self.term_nodes.append((number, node))
+            for successor in successors[number]:
+                if (right := nodes[successor]) is not None:
+                    self.steps.append((number, successor, node, right))
+        seen, open_nodes = {END}, [(START, iter(successors[START]))]
+        while open_nodes:
+            number, following = open_nodes[-1]
+            for successor in following:
+                if successor not in seen:
+                    seen.add(successor)
+                    open_nodes.append((successor, iter(successors[successor])))
+                    break
+            else:
+                self.successors_first.append(number)
+                open_nodes.pop()
 
 
 class BuiltQuery(NamedTuple):
@@ -106,41 +192,34 @@ def build_graph(terms: Terms, parsed: ParsedQuery) -> BuiltQuery:
     # All single terms are created before the first n-gram: highlighting depends on the order of creation.
     located: list[tuple[Term, int, int]] = []
     for part in parsed.parts:
-        terms.interner.add(part.words)
         term = terms.phrase(part.words) if part.is_phrase else terms.word(part.words[0] or "", part.is_prefix)
         located.append((term, part.start, part.end))
     nodes: list[QueryNode | None] = [None, None]
     ngrams: list[tuple[Term, int, int]] = []
+    starting_with: dict[int, list[int]] = {}  # number of a part -> the nodes that start with it
     for number, (term, start, end) in enumerate(located):
-        nodes.append(QueryNode(Subset(term), start, end, number, number))
-        for ngram in _ngrams_ending_with(terms, parsed.parts, number):
-            nodes.append(ngram)
-            ngrams.append((ngram.subset.term, ngram.start, ngram.end))
-    starting_with: dict[int, list[int]] = {}
-    for number, node in enumerate(nodes):
-        if node is not None:
-            starting_with.setdefault(node.first, []).append(number)
+        starting_with.setdefault(number, []).append(len(nodes))
+        nodes.append(QueryNode(Subset(term), start, end, number))
+        # The 2-gram and the 3-gram that end with this part, if it can be joined with the parts before it.
+        part = right = parsed.parts[number]
+        words: tuple[str, ...] = (part.words[0] or "",)
+        for first in range(number - 1, max(number - LONGEST_NGRAM, -1), -1):
+            left = parsed.parts[first]
+            if right.is_phrase or left.is_phrase or left.end + 1 != right.start:
+                break
+            words, right = (left.words[0] or "", *words), left
+            ngram = terms.ngram(words, part.is_prefix)
+            if ngram is not None:
+                starting_with[first].append(len(nodes))
+                nodes.append(QueryNode(Subset(ngram), left.start, end, first, len(words)))
+                ngrams.append((ngram, left.start, end))
     # Each node leads to all nodes that start with the next word, or to End.
-    successors = [[] if number == END else starting_with.get(0 if node is None else node.last + 1, [END])
-                  for number, node in enumerate(nodes)]
+    to_end = [END]
+    successors = [starting_with.get(0, to_end), []]
+    for node in nodes[2:]:
+        assert node is not None
+        successors.append(starting_with.get(node.first + node.width, to_end))
     return BuiltQuery(Graph(nodes, successors), located + ngrams)
-
-
-def _ngrams_ending_with(terms: Terms, parts: Sequence[Part], number: int) -> list[QueryNode]:
-    """Return the 2-gram and the 3-gram that end with a part, if it can be joined with the parts before it."""
-    ngrams: list[QueryNode] = []
-    last = first = parts[number]
-    words = [first.words[0] or ""]
-    for start in range(number - 1, max(number - LONGEST_NGRAM, -1), -1):
-        before = parts[start]
-        if first.is_phrase or before.is_phrase or before.end + 1 != first.start:
-            break
-        words.insert(0, before.words[0] or "")
-        term = terms.ngram(words, last.is_prefix)
-        if term is not None:
-            ngrams.append(QueryNode(Subset(term), before.start, last.end, start, number))
-        first = before
-    return ngrams
 
 
 def from_paths(paths: Iterable[Sequence[QueryNode]]) -> Graph:
@@ -179,10 +258,10 @@ def removal_groups(graph: Graph, terms: Terms, strategy: MatchingStrategy) -> li
     known: list[list[int]] | None = graph.plans.get(strategy)
     if known is not None:
         return known
-    nodes = graph.term_nodes()
+    nodes = graph.term_nodes
     covered: set[int] = set()
     for _, node in nodes:
-        covered.update(range(node.first, node.last + 1))
+        covered.update(range(node.first, node.first + node.width))
     if len(covered) < 2 or strategy is MatchingStrategy.ALL:
         graph.plans[strategy] = []
         return []
@@ -197,7 +276,7 @@ def removal_groups(graph: Graph, terms: Terms, strategy: MatchingStrategy) -> li
         if node.subset.term.phrase is not None or node.subset.is_mandatory:
             has_undroppable = True
         else:
-            cost = max(map(costs.__getitem__, range(node.first, node.last + 1)))
+            cost = max(map(costs.__getitem__, range(node.first, node.first + node.width)))
             groups.setdefault(cost, []).append(number)
     ordered = [groups[cost] for cost in sorted(groups)]
     # Some node must remain: if all nodes may be dropped, the group with the highest cost stays.
@@ -205,13 +284,11 @@ def removal_groups(graph: Graph, terms: Terms, strategy: MatchingStrategy) -> li
     return known
 
 
-def _costs_by_frequency(
-    nodes: Sequence[tuple[int, QueryNode]], terms: Terms, covered: Sequence[int]
-) -> dict[int, int]:
+def _costs_by_frequency(nodes: Sequence[tuple[int, QueryNode]], terms: Terms, covered: Sequence[int]) -> dict[int, int]:
     """Return costs by word: 1 for the word with most documents, then 2 and so on; equal counts cost the same."""
     docids = dict.fromkeys(covered, EMPTY)
     for _, node in nodes:
-        for number in range(node.first, node.last + 1):
+        for number in range(node.first, node.first + node.width):
             docids[number] |= terms.docids(node.subset)
     counts = {number: len(found) or _NO_DOCUMENT for number, found in docids.items()}
     costs = {count: cost for cost, count in enumerate(sorted(set(counts.values()), reverse=True), 1)}

@@ -122,9 +122,8 @@ class Terms(Protocol):
     def prefix_pair_docids(self, distance: int, left: str, prefix: str, candidates: DocIds | None = None) -> DocIds:
         """Return the union of `pair_docids` over the right words that start with the prefix."""
 
-    def near_docids(
-        self, distance: int, lefts: Sequence[str], rights: Sequence[str], prefix: str | None, candidates: DocIds
-    ) -> DocIds:
+    def near_docids(self, distance: int, lefts: Sequence[str], rights: Sequence[str], prefix: str | None,
+                    candidates: DocIds) -> DocIds:
         """Return the candidates with this smallest distance (1, 2 or 3) between a left and a right word.
 
         The wrong order adds 1 to a distance. prefix: words that start with it count as right words too, but only in the right
@@ -167,9 +166,8 @@ class Values(Protocol):
     def containing_docids(self, field: str, part: str) -> DocIds:
         """Return the documents with a text that contains `part`, which is in normal form and not empty."""
 
-    def range_docids(
-        self, field: str, low: Value | None, high: Value | None, has_low: bool = True, has_high: bool = True
-    ) -> DocIds:
+    def range_docids(self, field: str, low: Value | None, high: Value | None, has_low: bool = True,
+                     has_high: bool = True) -> DocIds:
         """Return the documents with a value from low to high, which have the same kind; None for no bound.
 
         has_low, has_high: whether the range includes the bounds.
@@ -178,9 +176,8 @@ class Values(Protocol):
     def kind_docids(self, field: str, kind: type[Value]) -> DocIds:
         """Return the documents with any value of a kind, `float` or `str`."""
 
-    def ordered_values(
-        self, field: str, kind: type[Value], ascending: bool = True, among: DocIds | None = None
-    ) -> Iterator[tuple[Value, DocIds]]:
+    def ordered_values(self, field: str, kind: type[Value], ascending: bool = True,
+                       among: DocIds | None = None) -> Iterator[tuple[Value, DocIds]]:
         """Yield the values of a kind with their documents, in order; the sets may be empty. Reads lazily.
 
         among: restricts the documents.
@@ -207,9 +204,7 @@ class Values(Protocol):
     def spelling(self, field: str, value: str, docid: int) -> str:
         """Return the spelling of a text in a document that contains it."""
 
-    def sort_buckets(
-        self, field: str, ascending: bool, candidates: DocIds
-    ) -> Iterator[tuple[Value | None, DocIds]]:
+    def sort_buckets(self, field: str, ascending: bool, candidates: DocIds) -> Iterator[tuple[Value | None, DocIds]]:
         """Yield the candidates by their value of the field, best first (docs/ranking.md#sort); None last."""
 
 
@@ -265,9 +260,7 @@ class Vectors(Protocol):
     def document_vectors(self, docids: Sequence[int], embedder: str) -> Iterator[tuple[int, DocumentVectors]]:
         """Yield (docid, vectors) of the documents with an entry for the embedder, in no order."""
 
-    def nearest(
-        self, embedder: str, vector: array[float], candidates: DocIds, limit: int
-    ) -> Sequence[tuple[float, int]]:
+    def nearest(self, embedder: str, vector: array[float], candidates: DocIds, limit: int) -> Sequence[tuple[float, int]]:
         """Return (distance, docid) of the `limit` nearest vectors of the candidates, nearest first, then by docid.
 
         Each document occurs once, with its nearest vector. Its other vectors count towards the limit, so that the result may

@@ -10,24 +10,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import islice
-from typing import Callable, Iterator, NamedTuple, Protocol, Sequence
+from typing import Callable, Iterator, NamedTuple, Sequence
 
-from svcd.query.reader import WORD_MARK
+from svcd.query.reader import WORD_MARK, Vocabulary
 
 ONE_TYPO_WORDS = 150
 TWO_TYPO_WORDS = 50
 
 _LAST_CHARACTER = "\U0010ffff"
 _ANY_LENGTH = 250
-
-
-class Vocabulary(Protocol):
-    """The part of a Reader that typos need."""
-
-    def has_word(self, word: str) -> bool: ...
-    def words_with_prefix(self, prefix: str, limit: int | None = None) -> Sequence[str]: ...
-    def first_characters(self) -> Sequence[str]: ...
-    def joined_words(self, character: str) -> str: ...
 
 
 class Typos(NamedTuple):
@@ -37,9 +28,7 @@ class Typos(NamedTuple):
     two: list[str]
 
 
-def typos(
-    vocabulary: Vocabulary, word: str, budget: int, is_prefix: bool, accepts: Callable[[str], bool]
-) -> Typos:
+def typos(vocabulary: Vocabulary, word: str, budget: int, is_prefix: bool, accepts: Callable[[str], bool]) -> Typos:
     """Return the words that a query word matches with typos. budget: 0, 1 or 2 typos.
 
     accepts: returns whether a typo may reach a word, which must have tolerant occurrences.
@@ -114,10 +103,23 @@ def is_one_edit(term: str, word: str) -> bool:
 def _distance_by_columns(term: str, word: str, most: int, is_prefix: bool) -> int:
     before: list[int] = []
     last = list(range(len(term) + 1))
-    last_minimum = 0
-    previous = ""
+    last_minimum, previous = 0, ""
     for index, character in enumerate(word, 1):
-        column = _column(term, character, previous, index, last, before)
+        # The distances of all beginnings of the term to the first `index` characters of the word.
+        column = [index]
+        above, earlier = index, ""
+        for row, own in enumerate(term):
+            cost = last[row]
+            if own != character:
+                if last[row + 1] < cost:
+                    cost = last[row + 1]
+                if above < cost:
+                    cost = above
+                if own == previous and earlier == character and before[row - 1] < cost:
+                    cost = before[row - 1]
+                cost += 1
+            column.append(cost)
+            above, earlier = cost, own
         minimum = min(column)
         if is_prefix and column[-1] <= most and column[-1] == minimum:
             return minimum
@@ -126,26 +128,6 @@ def _distance_by_columns(term: str, word: str, most: int, is_prefix: bool) -> in
             return most + 1
         before, last, last_minimum, previous = last, column, minimum, character
     return min(last[-1], most + 1)
-
-
-def _column(
-    term: str, character: str, previous: str, index: int, last: list[int], before: list[int]
-) -> list[int]:
-    """Return the distances of all beginnings of the term to the first `index` characters of the word."""
-    column = [index]
-    above = index
-    earlier = ""
-    for row, own in enumerate(term):
-        if own == character:
-            cost = last[row]
-        else:
-            cost = 1 + min(last[row], last[row + 1], above)
-            if own == previous and earlier == character:
-                cost = min(cost, before[row - 1] + 1)
-        column.append(cost)
-        above = cost
-        earlier = own
-    return column
 
 
 # Words that can be near

@@ -4,25 +4,17 @@ Costs: docs/ranking.md#attribute-rank and docs/ranking.md#word-position.
 """
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Generic, Iterable, Iterator, Sequence, TypeVar
 
 from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.query.graph import Graph, QueryNode
-from svcd.query.parser import Phrase
-from svcd.query.postings import Postings, first_word
-from svcd.query.terms import Subset, Terms
-from svcd.ranking.forward_index import READ_FOR_FIELDS, READ_FOR_POSITIONS, CandidateBatch, LocalBitset
-from svcd.ranking.path_search import Edge, WeightedEdge
-from svcd.ranking.rule import ForwardIndexRule, KnownDocids, RankingContext, edges_by_cost
+from svcd.query.terms import Postings, Subset, Terms, first_word
+from svcd.ranking.rule import CandidateBatch, Edge, ForwardIndexRule, LocalBitset, RankingContext, WeightedEdge, edges_by_cost
 from svcd.schema.attributes import Searchable
 from svcd.schema.ranking_rules import ATTRIBUTE_RANK, WORD_POSITION
 from svcd.text.term_positions import FIELD_SHIFT, POSITION, bucketed_position
-
-# A field or a bucketed position.
-Place = TypeVar("Place", str, int)
 
 # Conditions look up each word of a list of up to _FEW_WORDS; of a longer list only the words that some candidate contains.
 _FEW_WORDS = 3
@@ -36,7 +28,7 @@ class AttributeRank(ForwardIndexRule):
     """Rank documents by the best fields that contain the words: each word costs the weight of its field."""
 
     name = ATTRIBUTE_RANK
-    READ_LIMIT = READ_FOR_FIELDS
+    READ_LIMIT = 16
 
     def __init__(self, context: RankingContext) -> None:
         super().__init__(context)
@@ -49,17 +41,18 @@ class AttributeRank(ForwardIndexRule):
         """Return the candidates with their words if they are few; None if all fields cost the same."""
         return None if self._is_even else super().read_batch(graph, candidates)
 
-    def max_cost(self, left: QueryNode | None, right: QueryNode) -> int:
-        """Return the highest weight of the setting, even if no field of the index has it."""
-        return self._searchable.heaviest * right.width
+    def max_costs(self, graph: Graph) -> dict[tuple[int, int], int]:
+        """Return the highest weight of the setting for each word, even if no field of the index has it."""
+        heaviest = self._searchable.heaviest
+        return {(number, successor): heaviest * right.width for number, successor, _, right in graph.steps}
 
     def edges(self, node: QueryNode) -> list[Edge]:
         """Return one edge for each weight."""
         subset, width = node.subset, node.width
-        words = self.terms.words(subset)  # always derives the term: highlighting shows the derivations
+        words, _, phrases = self.terms.derivations(subset)  # always derives the term: highlighting shows the derivations
         if self._is_even:
             return [Edge(0, self.context.matches(subset), node)]
-        postings, phrases = self.context.postings, self.terms.phrases(subset)
+        postings = self.context.postings
         fields: Iterable[str]
         if subset.whole_prefix is None and len(words) + len(phrases) <= _FEW_WORDS:
             # For few words only the fields that contain one of them are tried.
@@ -72,10 +65,10 @@ class AttributeRank(ForwardIndexRule):
             weight = self._searchable.weight(field)
             if weight is not None:
                 fields_by_weight.setdefault(weight, []).append(field)
-        edges = [Edge(weight * width, self.context.condition(_InFields, subset, tuple(weighted)), node)
+        edges = [Edge(weight * width, self.context.condition(_in_fields, subset, tuple(weighted)), node)
                  for weight, weighted in fields_by_weight.items()]
         # The highest weight counts for the maximum cost even if no field has it, so an edge without documents carries it.
-        return [*edges, Edge(self._searchable.heaviest * width, KnownDocids(EMPTY), node)]
+        return [*edges, Edge(self._searchable.heaviest * width, lambda _: EMPTY, node)]
 
     def batch_edges(self, batch: CandidateBatch, node: QueryNode, documents: LocalBitset) -> list[WeightedEdge]:
         """Return one edge for each weight that is the lowest of some document."""
@@ -108,62 +101,64 @@ class _Weights(dict[str, int]):
         return self[field]
 
 
-class _AtPlaces(ABC, Generic[Place]):
-    """Condition: the document matches a subset at one of the given places, which are fields or bucketed positions."""
-
-    def __init__(self, terms: Terms, subset: Subset, places: tuple[Place, ...]) -> None:
-        self._terms = terms
-        self._subset = subset
-        self._places: tuple[Place, ...] = places
-
-    def docids(self, candidates: DocIds) -> DocIds:
-        """Return the documents that meet the condition; exact for the candidates."""
-        terms, subset = self._terms, self._subset
-        words, phrases = terms.words_beside_prefix(subset), terms.phrases(subset)
-        if len(words) > _FEW_WORDS:
-            word_docids = terms.postings.reader.terms.word_docids
-            words = [word for word in words if word_docids(word).intersect(candidates)]
-        found: list[DocIds] = []
-        for place in self._places:
-            found += self._at(place, words, subset.whole_prefix, phrases)
-        return union_of(found)
-
-    @abstractmethod
-    def _at(self, place: Place, words: Sequence[str], prefix: str | None, phrases: Sequence[Phrase]) -> Iterator[DocIds]:
-        """Yield the documents with each of the words, the prefix and the phrases of the subset at a place."""
+def _words_to_look_up(terms: Terms, subset: Subset, candidates: DocIds) -> Sequence[str]:
+    """Return the words beside the prefix; a long list is reduced to the words that some candidate contains."""
+    words = terms.words_beside_prefix(subset)
+    if len(words) <= _FEW_WORDS:
+        return words
+    word_docids = terms.postings.reader.terms.word_docids
+    return [word for word in words if word_docids(word).intersect(candidates)]
 
 
-class _InFields(_AtPlaces[str]):
-    def _at(self, field: str, words: Sequence[str], prefix: str | None, phrases: Sequence[Phrase]) -> Iterator[DocIds]:
-        postings = self._terms.postings
+def _in_fields(terms: Terms, subset: Subset, fields: Sequence[str], candidates: DocIds) -> DocIds:
+    """Condition: the document matches a subset in one of the fields."""
+    postings, prefix = terms.postings, subset.whole_prefix
+    words, phrases = _words_to_look_up(terms, subset, candidates), terms.derivations(subset).phrases
+    found: list[DocIds] = []
+    for field in fields:
         if prefix is not None:
-            yield postings.prefix_in_field(prefix, field)
-        for word in words:
-            yield postings.in_field(word, field)
+            found.append(postings.prefix_in_field(prefix, field))
+        found += [postings.in_field(word, field) for word in words]
+        found += [postings.phrase_in_field(phrase, field) for phrase in phrases]
+    return union_of(found)
+
+
+def _at_positions(terms: Terms, subset: Subset, positions: Sequence[int], candidates: DocIds) -> DocIds:
+    """Condition: the document matches a subset at one of the bucketed positions."""
+    postings, by_position, prefix = terms.postings, terms.postings.reader.terms, subset.whole_prefix
+    words, phrases = _words_to_look_up(terms, subset, candidates), terms.derivations(subset).phrases
+    found: list[DocIds] = []
+    for position in positions:
+        if prefix is not None:
+            found.append(by_position.prefix_position_docids(prefix, position))
+        found += [by_position.word_position_docids(word, position) for word in words]
         for phrase in phrases:
-            yield postings.phrase_in_field(phrase, field)
+            first = first_word(phrase)
+            if first is not None and (with_phrase := postings.phrase(phrase)):
+                found.append(with_phrase & by_position.word_position_docids(first, position))
+    return union_of(found)
 
 
 class WordPosition(ForwardIndexRule):
     """Rank documents by the distance between the position of each word in the query and in any field."""
 
     name = WORD_POSITION
-    READ_LIMIT = READ_FOR_POSITIONS
+    READ_LIMIT = 32
     # A distance up to REACHES[c] costs c; a longer one costs FARTHEST.
     REACHES = (0, 1, 4, 7, 11, 16, 24, 64, 256, 1024)
     FARTHEST = len(REACHES)
     # All bucketed positions.
     POSITIONS = (*range(16), 24, *(2**power for power in range(5, 16)), 2**16 - 1)
 
-    def max_cost(self, left: QueryNode | None, right: QueryNode) -> int:
-        """Return the cost of the farthest position."""
-        return self.FARTHEST * right.width
+    def max_costs(self, graph: Graph) -> dict[tuple[int, int], int]:
+        """Return the cost of the farthest position for each word."""
+        return {(number, successor): self.FARTHEST * right.width for number, successor, _, right in graph.steps}
 
     def edges(self, node: QueryNode) -> list[Edge]:
         """Return one edge for each possible cost of a position. Trying an edge looks up whether the index has the positions."""
-        self.terms.words(node.subset)  # always derives the term: highlighting shows the derivations
+        self.terms.derivations(node.subset)  # always derives the term: highlighting shows the derivations
         condition = self.context.condition
-        return [Edge(cost, condition(_AtPositions, node.subset, positions), node)
+        return [Edge(cost, condition(_at_positions, node.subset, positions), node)
                 for cost, positions in _positions_by_cost(node.start, node.width)]
 
     def batch_edges(self, batch: CandidateBatch, node: QueryNode, documents: LocalBitset) -> list[WeightedEdge]:
@@ -212,21 +207,5 @@ class _Costs(dict[int, int]):
         return cost
 
 
-@lru_cache(maxsize=64)
-def _costs_of(start: int, width: int) -> _Costs:
-    """Return the costs for a node; cached across searches, because they depend only on its position in the query."""
-    return _Costs(start, width)
-
-
-class _AtPositions(_AtPlaces[int]):
-    def _at(self, position: int, words: Sequence[str], prefix: str | None, phrases: Sequence[Phrase]) -> Iterator[DocIds]:
-        postings = self._terms.postings
-        terms = postings.reader.terms
-        if prefix is not None:
-            yield terms.prefix_position_docids(prefix, position)
-        for word in words:
-            yield terms.word_position_docids(word, position)
-        for phrase in phrases:
-            first = first_word(phrase)
-            if first is not None and (with_phrase := postings.phrase(phrase)):
-                yield with_phrase & terms.word_position_docids(first, position)
+# Cached across searches, because costs depend only on the position of a node in the query.
+_costs_of = lru_cache(maxsize=64)(_Costs)

@@ -13,16 +13,13 @@ from svcd.query.graph import Graph, MatchingStrategy
 from svcd.ranking.attribute import AttributeRank, WordPosition
 from svcd.ranking.distinct import Distinct
 from svcd.ranking.exactness import ExactAttribute, ExactWords
-from svcd.ranking.forward_index import CandidateBatch
 from svcd.ranking.proximity import Proximity
-from svcd.ranking.rule import Documents, RankingContext, Rule
+from svcd.ranking.rule import CandidateBatch, Documents, RankingContext, Rule
 from svcd.ranking.scores import Detail, Skipped, score
 from svcd.ranking.sort import GeoSort, Sort, parse_rule
-from svcd.ranking.typo import Typo
-from svcd.ranking.words import Words
-from svcd.schema.ranking_rules import (
-    ATTRIBUTE, ATTRIBUTE_RANK, EXACTNESS, PROXIMITY, RULE_NAMES, SORT, TYPO, WORD_POSITION, WORDS,
-)
+from svcd.ranking.typo import Typo, Words
+from svcd.schema.ranking_rules import (ATTRIBUTE, ATTRIBUTE_RANK, EXACTNESS, PROXIMITY, RULE_NAMES, SORT, TYPO, WORD_POSITION,
+                                       WORDS)
 
 # Entry of `rankingRules` -> its rules.
 _RULES: dict[str, Sequence[Callable[[RankingContext], Rule]]] = {
@@ -36,9 +33,8 @@ _RULES: dict[str, Sequence[Callable[[RankingContext], Rule]]] = {
 }
 
 
-def chain(
-    context: RankingContext, ranking_rules: Iterable[str], sort: Sequence[str], has_terms: bool, vector_sort: Rule | None = None
-) -> list[Rule]:
+def chain(context: RankingContext, ranking_rules: Iterable[str], sort: Sequence[str], has_terms: bool,
+          vector_sort: Rule | None = None) -> list[Rule]:
     """Return the rules of one search, in order.
 
     ranking_rules: the setting. sort: the expressions of the request, in the syntax of parse_rule(). has_terms: False for a
@@ -68,7 +64,8 @@ def chain(
                     rules.append(Words(context))
             if seen.isdisjoint(RULE_NAMES[entry].ignored_after):
                 seen.add(entry)
-                rules += [make(context) for make in _RULES[entry]]
+                for make in _RULES[entry]:
+                    rules.append(make(context))
         elif entry != SORT:
             add_sort(entry)
         elif entry not in seen:
@@ -117,54 +114,42 @@ class Ranking:
     hits: list[Hit] = field(default_factory=list)
 
 
-def rank(
-    rules: Sequence[Rule], graph: Graph, universe: DocIds, limits: RankingLimits, expired: Callable[[], bool],
-    distinct: Distinct | None = None,
-) -> Ranking:
+def rank(rules: Sequence[Rule], graph: Graph, universe: DocIds, limits: RankingLimits, expired: Callable[[], bool],
+         distinct: Distinct | None = None) -> Ranking:
     """Return the best documents of the universe: ordered by the first rule, within its buckets by the second rule, and so on.
 
     Equal documents are ordered by docid. expired: returns whether the cutoff has passed; called before each bucket.
     distinct: the field in which no two hits share a value.
     """
-    return _BucketSort(rules, limits, expired, distinct, universe).sort(graph)
+    sort = _BucketSort(rules, limits, expired, distinct, universe)
+    sort.descend(0, lambda: graph, universe, ())
+    if distinct is not None and limits.exact_total:
+        # Without rules the hits are the first documents of the walk that counts all groups.
+        sort.ranking.counted = distinct.groups(sort.ranking.counted if rules else universe)
+    return sort.ranking
 
 
 class _BucketSort:
-    def __init__(
-        self, rules: Sequence[Rule], limits: RankingLimits, expired: Callable[[], bool], distinct: Distinct | None,
-        universe: DocIds,
-    ) -> None:
+    def __init__(self, rules: Sequence[Rule], limits: RankingLimits, expired: Callable[[], bool], distinct: Distinct | None,
+                 universe: DocIds) -> None:
         self._rules = rules
         self._limits = limits
         # Ranking ends after this number of hits; None to rank all documents.
         self._enough = None if limits.to_the_end else limits.hits
         self._expired = expired
         self._distinct = distinct
-        self._ranking = Ranking(universe)
+        self.ranking = Ranking(universe)
         self._excluded = EMPTY  # documents that share a value with a hit
 
-    def sort(self, graph: Graph) -> Ranking:
-        ranking, universe = self._ranking, self._ranking.counted
-        self._descend(0, lambda: graph, universe, ())
-        if self._distinct is not None and self._limits.exact_total:
-            # Without rules the hits are the first documents of the walk that counts all groups.
-            ranking.counted = self._distinct.groups(ranking.counted if self._rules else universe)
-        return ranking
-
-    def _descend(
-        self, level: int, graph: Callable[[], Graph], universe: Documents, details: Details,
-        batch: CandidateBatch | None = None
-    ) -> None:
-        """Split the universe by the rules from `level` on.
-
-        batch: None, or the batch whose numbering the universe uses.
-        """
+    def descend(self, level: int, graph: Callable[[], Graph], universe: Documents, details: Details,
+                batch: CandidateBatch | None = None) -> None:
+        """Split the universe by the rules from `level` on. batch: None, or the batch whose numbering the universe uses."""
         # A single document needs no order.
         if level == len(self._rules) or (self._limits.order_alone
                                          and (len(universe) if batch is None else universe.bit_count()) < 2):
             self._deliver(universe, details, batch)
             return
-        rule, hits, threshold, query = self._rules[level], self._ranking.hits, self._limits.threshold, graph()
+        rule, hits, threshold, query = self._rules[level], self.ranking.hits, self._limits.threshold, graph()
         if batch is None and (batch := rule.read_batch(query, universe)) is not None:
             universe = batch.all_documents
         buckets = rule.buckets(query, universe) if batch is None else rule.batch_buckets(batch, query, universe)
@@ -183,10 +168,10 @@ class _BucketSort:
             bucket_details = (*details, bucket.detail)
             # Further rules only lower the score, and later buckets have lower scores.
             if threshold is not None and score(bucket_details) < threshold:
-                self._ranking.counted -= universe if batch is None else batch.docids(universe)
+                self.ranking.counted -= universe if batch is None else batch.docids(universe)
                 return
             universe = universe - docids if batch is None else universe & ~docids
-            self._descend(level + 1, bucket.graph, docids, bucket_details, batch)
+            self.descend(level + 1, bucket.graph, docids, bucket_details, batch)
             if self._excluded:
                 universe = universe - self._excluded if batch is None else universe & ~batch.local(self._excluded)
 
@@ -195,16 +180,16 @@ class _BucketSort:
 
         With `distinct`, the other documents with a value of a kept document leave all universes and the count.
         """
-        ranking, hits = self._ranking, self._ranking.hits
+        ranking, hits = self.ranking, self.ranking.hits
         left = max(self._limits.hits - len(hits), 0)
         if self._distinct is not None:
             bucket = universe if batch is None else batch.docids(universe)
             # A search with rules walks the whole bucket, even if it needs few hits; a search without rules stops early.
-            kept, values = self._distinct.first(bucket, None if self._rules else self._limits.hits)
-            others = ranking.counted - (bucket if self._rules else kept)
-            excluded = self._distinct.sharing(values, others)
+            kept = self._distinct.first(bucket, None if self._rules else self._limits.hits)
+            others = ranking.counted - (bucket if self._rules else kept.docids)
+            excluded = self._distinct.sharing(kept, others)
             self._excluded |= excluded
-            ranking.counted = (others - excluded) | kept
-            universe, batch = kept, None
+            ranking.counted = (others - excluded) | kept.docids
+            universe, batch = kept.docids, None
         for docid in first(universe, left) if batch is None else batch.ordered_docids(universe)[:left]:
             hits.append(Hit(docid, details))

@@ -23,18 +23,12 @@ _RANKS_PER_DOCUMENT = 100
 FEW_VALUES = 1024
 
 
-class TakenValues(NamedTuple):
-    """The values of kept documents. values: all values; None if the walk has not read them."""
-
-    docids: DocIds
-    values: Sequence[Value] | None
-
-
 class DistinctResult(NamedTuple):
-    """The kept documents and their values."""
+    """The kept documents. with_values: kept documents with a value; values: all values, None if the walk has not read them."""
 
     docids: DocIds
-    values: TakenValues
+    with_values: DocIds
+    values: Sequence[Value] | None
 
 
 class Distinct:
@@ -45,10 +39,10 @@ class Distinct:
         self._field = field
         self._kinds: dict[type[Value], DocIds] = {}
 
-    def sharing(self, taken: TakenValues, among: DocIds) -> DocIds:
-        """Return the documents of `among` with one of the taken values."""
+    def sharing(self, taken: DistinctResult, among: DocIds) -> DocIds:
+        """Return the documents of `among` with a value of a kept document."""
         documents = len(among)
-        known = len(taken.docids) if taken.values is None else len(taken.values)
+        known = len(taken.with_values) if taken.values is None else len(taken.values)
         asking = known * VALUE_COST
         if asking * _RANKS_PER_DOCUMENT > documents:
             doc_values = self._doc_values(among, min(documents, asking))
@@ -56,13 +50,13 @@ class Distinct:
                 sharing = EMPTY
                 for with_kind, by_docid in doc_values:
                     ranks = bytearray(by_docid.size)
-                    for _, rank in by_docid.pairs(taken.docids & with_kind):
+                    for _, rank in by_docid.pairs(taken.with_values & with_kind):
                         ranks[rank] = 1
                     sharing |= by_docid.sharing(ranks, among & with_kind)
                 return sharing
         values = taken.values
         if values is None:
-            values = [value for _, own in self.values_of(taken.docids.to_array()) for value in own]
+            values = [value for _, own in self.values_of(taken.with_values.to_array()) for value in own]
         if asking <= documents:
             return self.having(values) & among
         keys = set(map(_key, values))
@@ -90,11 +84,11 @@ class Distinct:
             if doc_values is not None:
                 kept = union_of(by_docid.first_of_each(docids & with_kind, bytearray(by_docid.size))
                                 for with_kind, by_docid in doc_values)
-                return DistinctResult(without | kept, TakenValues(kept, None))
+                return DistinctResult(without | kept, kept, None)
         walk = _Walk(self, docids, limit)
         walk.to_the_end()
         kept = DocIds(walk.kept)
-        return DistinctResult(without | kept, TakenValues(kept, walk.values))
+        return DistinctResult(without | kept, kept, walk.values)
 
     def groups(self, docids: DocIds) -> DocIds:
         """Return the documents that a complete walk keeps. Cached for the whole index, since each page of it needs them."""

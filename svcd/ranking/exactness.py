@@ -2,26 +2,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from operator import itemgetter
 
 from svcd.base.docids import EMPTY, DocIds
+from svcd.text.term_positions import FIELD_SHIFT, POSITION
 from svcd.query.graph import Graph, QueryNode
-from svcd.query.parser import Phrase
 from svcd.query.reader import DocumentWords
-from svcd.query.terms import EXACT, Subset, Terms
-from svcd.ranking.forward_index import CandidateBatch, LocalBitset
-from svcd.ranking.path_search import Edge
-from svcd.ranking.rule import Bucket, Documents, GraphRule, InvertedIndexRule, RankingContext
+from svcd.query.terms import EXACT, Phrase, Subset, Terms
+from svcd.ranking.rule import Bucket, CandidateBatch, Documents, Edge, GraphRule, LocalBitset, RankingContext, Rule
 from svcd.ranking.scores import EXACT_ATTRIBUTE, EXACT_MATCH, EXACT_WORDS, MATCHES_START, NO_EXACT_MATCH, Ranked
-from svcd.text.term_positions import FIELD_SHIFT, POSITION, bucketed_position
+from svcd.text import term_positions
 
 COUNTED_WORDS = 30  # the highest word count in the index; a longer field never equals the query
 
+# Cached: all queries and most matches are at the first positions.
+bucketed_position = lru_cache(maxsize=256)(term_positions.bucketed_position)
 # The words of the query as typed, with their bucketed positions.
 _Placed = list[tuple[str, int]]
 
 
-class ExactAttribute(InvertedIndexRule):
+class ExactAttribute(Rule):
     """Rank documents by whether a field equals the query or starts with it. The graph stays unchanged."""
 
     def __init__(self, context: RankingContext) -> None:
@@ -67,10 +68,14 @@ class ExactAttribute(InvertedIndexRule):
         """Return the lengths, in words, of the fields with all words; empty unless each word is at its position of some field."""
         fields = set(range(len(document.fields)))
         for word, bucketed in placed:
-            occurrences = document.occurrences(word)
-            if not any(bucketed_position(occurrence & POSITION) == bucketed for occurrence in occurrences):
+            with_word: set[int] = set()
+            is_placed = False
+            for occurrence in document.occurrences(word):
+                with_word.add(occurrence >> FIELD_SHIFT)
+                is_placed = is_placed or bucketed_position(occurrence & POSITION) == bucketed
+            if not is_placed:
                 return set()
-            fields &= {occurrence >> FIELD_SHIFT for occurrence in occurrences}
+            fields &= with_word
         return {document.length(field) for field in fields if document.fields[field] in self._searchable}
 
 
@@ -87,7 +92,7 @@ def _placed_words(graph: Graph) -> tuple[_Placed, int]:
     Empty if a query word lacks an exact term, unless only the last word lacks it (quirk).
     """
     exact_nodes: dict[int, tuple[QueryNode, Phrase]] = {}  # by the first query word
-    for _, node in graph.term_nodes():
+    for _, node in graph.term_nodes:
         exact_phrase = node.subset.exact_phrase
         if exact_phrase is not None:
             exact_nodes.setdefault(node.first, (node, exact_phrase))
@@ -96,7 +101,7 @@ def _placed_words(graph: Graph) -> tuple[_Placed, int]:
     for first, (node, phrase) in sorted(exact_nodes.items(), key=itemgetter(0)):
         if first != expected:
             return [], 0
-        expected = node.last + 1
+        expected = node.first + node.width
         length += node.end - node.start + 1
         for offset, word in enumerate(phrase):
             if word is not None:
@@ -118,15 +123,11 @@ class ExactWords(GraphRule):
         if node.subset.exact_phrase is None:
             return [any_form]
         narrowed = node._replace(subset=Subset(node.subset.term, EXACT, False, False, True))
-        return [Edge(0, self.context.condition(_AsTyped, node.subset), narrowed), any_form]
+        return [Edge(0, self.context.condition(_as_typed, node.subset), narrowed), any_form]
 
 
-class _AsTyped:
+def _as_typed(terms: Terms, subset: Subset, candidates: DocIds) -> DocIds:
     """Condition: the document contains a term as typed."""
-
-    def __init__(self, terms: Terms, subset: Subset) -> None:
-        self._terms = terms
-        self._subset = subset
-
-    def docids(self, candidates: DocIds) -> DocIds:
-        return self._terms.exact_docids(self._subset)
+    if subset.term.phrase is not None:
+        return terms.postings.phrase(subset.term.phrase)
+    return terms.postings.original(subset.term.exact or "")

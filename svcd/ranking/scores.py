@@ -87,9 +87,7 @@ def score(details: Iterable[Detail]) -> float:
     return rank / most if most else 0.0
 
 
-def score_details(
-    details: Sequence[Detail], are_separated: bool, is_hidden: Callable[[str], bool]
-) -> dict[str, Any]:
+def score_details(details: Sequence[Detail], are_separated: bool, is_hidden: Callable[[str], bool]) -> dict[str, Any]:
     """Return `_rankingScoreDetails`.
 
     are_separated: result of is_attribute_split. is_hidden: returns whether the name and values of a field must be hidden.

@@ -1,4 +1,4 @@
-"""Sorting: sort expressions and the rules that implement them (docs/ranking.md#sort).
+"""Sorting: sort expressions and the rules that order documents without words (docs/ranking.md#sort).
 
 An expression has a field or a point, and a direction: `year:asc`, `_geoPoint(48.8, 2.3):desc`.
 """
@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -18,11 +20,12 @@ from svcd.base.quantities import shown_number
 from svcd.geo.sphere import Point, antipode, distance
 from svcd.query.graph import Graph
 from svcd.query.reader import Reader
-from svcd.ranking.rule import Bucket, InvertedIndexRule, RankingContext
-from svcd.ranking.scores import GeoSorted, Sorted
+from svcd.ranking.rule import Bucket, Rule, RankingContext
+from svcd.ranking.scores import GeoSorted, Sorted, VectorSorted
 from svcd.schema.attributes import attribute_list, is_beneath
 from svcd.schema.field_values import degrees
 from svcd.validation.bounds import SORT
+from svcd.vectors.vector import similarity
 
 # Expressions
 
@@ -126,7 +129,7 @@ def check_sortable(rules: Iterable[SortRule], sortable: Sequence[str], displayed
 # Rules
 
 
-class Sort(InvertedIndexRule):
+class Sort(Rule):
     """Buckets of equal values. The graph stays unchanged."""
 
     def __init__(self, context: RankingContext, field: str, ascending: bool) -> None:
@@ -141,7 +144,7 @@ class Sort(InvertedIndexRule):
                 yield Bucket(docids, Sorted(self._field, self._ascending, value), lambda: graph)
 
 
-class GeoSort(InvertedIndexRule):
+class GeoSort(Rule):
     """Buckets of equal distance from a point. The graph stays unchanged."""
 
     def __init__(self, context: RankingContext, point: Point, ascending: bool) -> None:
@@ -224,3 +227,57 @@ def with_distance(shown: str, origin: Point) -> str:
         return shown
     document["_geoDistance"] = floor(distance(origin, (latitude, longitude)) + 0.5)
     return dumps(document)
+
+
+# Order by vectors (docs/ranking.md#vector-sort)
+
+
+class Target(NamedTuple):
+    """The query vector of one embedder. shift: see svcd.vectors.vector.similarity."""
+
+    embedder: str
+    vector: array[float]
+    shift: tuple[float, float] | None = None
+
+
+class VectorSort(Rule):
+    """Buckets of equal distance, nearest first, then the documents without vectors. The graph stays unchanged.
+
+    The rule looks up the nearest documents in portions: first `hits` documents, then twice as many each time.
+    """
+
+    def __init__(self, reader: Reader, target: Target, hits: int) -> None:
+        """hits: maximum number of hits of the search."""
+        self._reader = reader
+        self._target = target
+        self._hits = max(hits, 1)
+        self._found: deque[tuple[float, int]] = deque()  # (distance, docid) of the next documents
+
+    def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
+        """Return one bucket for each distance, nearest first, then one without vectors. Looks up the first portion at once."""
+        embedded = candidates & self._reader.vectors.embedded_docids(self._target.embedder)
+        self._find(embedded, self._hits)
+        return self._buckets(graph, candidates, embedded)
+
+    def _buckets(self, graph: Graph, candidates: DocIds, embedded: DocIds) -> Iterator[Bucket]:
+        taken: list[int] = []
+        portion = self._hits
+        while self._found:
+            distance = self._found[0][0]
+            equal = []
+            while self._found and self._found[0][0] == distance:
+                equal.append(self._found.popleft()[1])
+            taken += equal
+            self.is_ready = bool(self._found)
+            yield Bucket(DocIds(equal), VectorSorted(similarity(distance, self._target.shift)), lambda: graph)
+            if not self._found:
+                portion *= 2
+                self._find(embedded - DocIds(taken), portion)
+        others = candidates - DocIds(taken)
+        if others:
+            yield Bucket(others, VectorSorted(None), lambda: graph)
+
+    def _find(self, candidates: DocIds, count: int) -> None:
+        target = self._target
+        self._found = deque(self._reader.vectors.nearest(target.embedder, target.vector, candidates, count) if candidates else ())
+        self.is_ready = bool(self._found)

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 from svcd.base.docids import DocIds
 from svcd.base.quantities import parse_utc
 from svcd.filters.tree import Condition
-from svcd.query.parser import ParsedQuery
+from svcd.query.graph import ParsedQuery
 from svcd.query.reader import Reader
-from svcd.rules.limits import Limits
-from svcd.rules.values import Rules, ValueTable
+from svcd.rules.values import Limits, Rules, ValueTable
 from svcd.text.analyzer import Analyzer
 from svcd.text.term_positions import TermPositionBuilder
 
@@ -46,9 +45,8 @@ class _Rule(NamedTuple):
 class RuleSet:
     """The active rules. key: equal for equal states of the stored rules."""
 
-    def __init__(
-        self, documents: Iterable[tuple[int, Document]], analyzer: Analyzer, limits: Limits, key: tuple[Any, ...] = ()
-    ) -> None:
+    def __init__(self, documents: Iterable[tuple[int, Document]], analyzer: Analyzer, limits: Limits,
+                 key: tuple[Any, ...] = ()) -> None:
         """documents: (docid, stored rule). Unreadable rules, which only unusual dumps contain, are skipped."""
         self.key = key
         self._limits = limits
@@ -103,16 +101,16 @@ class RuleSet:
             return dict(reader.identified_docids(list({pin.document_id: None for pins in of_rule.values() for pin in pins})))
 
         docid_of = reader.cached(("pinned", index_uid, self.key), docids_of_pins)
-        found: dict[int, int] = {}  # docid -> position
+        found: dict[int, tuple[int, int]] = {}  # by docid
         for number in numbers:
             for pin in of_rule.get(number, ()):
                 docid = docid_of.get(pin.document_id)
                 if docid is None or docid in found or docid not in docids:
                     continue
                 if len(found) == self._limits.pin_actions:
-                    return _by_rule(found)
-                found[docid] = pin.position
-        return _by_rule(found)
+                    return list(found.values())
+                found[docid] = pin.position, docid
+        return list(found.values())
 
     def _where(self, is_wanted: Any) -> Rules:
         return sum(1 << number for number, rule in enumerate(self._rules) if is_wanted(rule))
@@ -147,20 +145,19 @@ _MOST_INDEXES = 1000  # maximum number of indexes with cached pins
 
 
 class IndexRules(NamedTuple):
-    """The rules for one query on one index at one moment; implements svcd.search.request.PinningRules."""
+    """The rules for one query on one index at one moment."""
 
     rules: RuleSet
     index_uid: str
     at_moment: Rules
 
     def pins(self, reader: Reader, parsed: ParsedQuery, condition: Condition | None, docids: DocIds) -> list[tuple[int, int]]:
-        """Return (position, docid) of the documents that the rules pin for the query; see PinningRules."""
+        """Return (position, docid) of the documents that the rules pin for the query, each once, in the order of the rules.
+
+        condition: the filter; docids: the documents that it leaves.
+        """
         numbers = self.rules.in_force(self.at_moment, parsed, condition)
         return self.rules.pins(reader, self.index_uid, numbers, docids) if numbers else []
-
-
-def _by_rule(found: Mapping[int, int]) -> list[tuple[int, int]]:
-    return [(position, docid) for docid, position in found.items()]
 
 
 # Stored rules
@@ -192,9 +189,6 @@ def _rule(document: Document, words: TermPositionBuilder) -> _Rule:
     for action in document.get("actions") or ():
         selector = action["selector"]
         pins.append(_Pin(selector.get("indexUid"), str(selector["id"]), int(action["action"]["position"])))
-    return _Rule(_moment(time.get("start")), _moment(time.get("end")), query.get("isEmpty"),
-                 [word for word in words.of(query.get("words") or "") if word], held.get("values") or {}, pins)
-
-
-def _moment(text: str | None) -> int | None:
-    return None if text is None else parse_utc(text)
+    start, end = (None if text is None else parse_utc(text) for text in (time.get("start"), time.get("end")))
+    return _Rule(start, end, query.get("isEmpty"), [word for word in words.of(query.get("words") or "") if word],
+                 held.get("values") or {}, pins)

@@ -1,22 +1,79 @@
-"""Find the rules whose values meet the filter of a query (docs/search-rules.md#filter).
+"""Find the search rules whose values meet the filter of a query, within limits on the work (docs/search-rules.md#filter).
 
-A set of rules is an integer with one bit for each number of a rule.
+The filter is expanded to its disjunctive form: alternatives, each a conjunction of conditions on fields. A filter may have many
+more alternatives than operators, so limits bound the expansion; conditions beyond the limits count as never met. A set of rules
+is an integer with one bit for each number of a rule.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, islice
 from math import comb
-from typing import Any
+from typing import Any, NamedTuple
 
 from svcd.base.quantities import number_of
-from svcd.filters.tree import (
-    BETWEEN, EQUAL, EXISTS, GREATER, GREATER_OR_EQUAL, IS_EMPTY, IS_NULL, LESS, LESS_OR_EQUAL, NOT_EQUAL, Condition,
-)
+from svcd.filters.tree import (BETWEEN, EQUAL, EXISTS, GREATER, GREATER_OR_EQUAL, IS_EMPTY, IS_NULL, LESS, LESS_OR_EQUAL,
+                               NOT_EQUAL, And, Comparison, Condition, In, Not, Or)
 from svcd.query.reader import Value
-from svcd.rules.branches import Branch, Leaf, branches
-from svcd.rules.limits import Limits
 from svcd.rules.stored import count_values
 from svcd.schema.field_values import GEO, field_values, normal_form
+
+# Limits, set by environment variables (docs/search-rules.md#limits)
+
+_PREFIX = "SVC_EXPERIMENTAL_DSR_FUEL_"
+_LARGEST = 2**64 - 1
+_MOST_WORDS = 255  # highest value of the variable
+_COUNTED_WORDS = 30  # maximum number of counted words; a higher value of the variable has the same effect
+
+
+class Limits(NamedTuple):
+    """The maximum work of a search for rules.
+
+    counted_words: words of a query to look up. active_rules: rules in force. pin_actions: pinned documents.
+    word_fuel, filter_fuel: combinations of words, and of filtered fields, to try.
+    filter_or_fuel, filter_and_fuel: operands of a filter to expand. filter_depth_fuel: depth of nesting.
+    """
+
+    counted_words: int = 10
+    active_rules: int = 1000
+    pin_actions: int = 100
+    word_fuel: int = 4096
+    filter_fuel: int = 4096
+    filter_or_fuel: int = 100
+    filter_and_fuel: int = 100
+    filter_depth_fuel: int = 25
+
+
+# Variable without _PREFIX -> field.
+_FIELDS = {
+    "MAX_COUNTED_WORDS": "counted_words",
+    "MAX_ACTIVE_RULES": "active_rules",
+    "MAX_PIN_ACTIONS": "pin_actions",
+    "WORD_FUEL": "word_fuel",
+    "FILTER_FUEL": "filter_fuel",
+    "FILTER_OR_FUEL": "filter_or_fuel",
+    "FILTER_AND_FUEL": "filter_and_fuel",
+    "FILTER_DEPTH_FUEL": "filter_depth_fuel",
+}
+VARIABLES = tuple(_PREFIX + name for name in _FIELDS)
+
+
+def limits_of(environ: Mapping[str, str]) -> Limits:
+    """Return the limits that environment variables set. Raises ValueError, with a message, for an invalid value."""
+    given: dict[str, int] = {}
+    for variable, field in zip(VARIABLES, _FIELDS.values()):
+        text = environ.get(variable)
+        if text is None:
+            continue
+        most = _MOST_WORDS if field == "counted_words" else _LARGEST
+        digits = text.removeprefix("+")
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(_LARGEST)) and int(digits) <= most):
+            raise ValueError(f"{variable} is `{text}`, expected a whole number from 0 to {most}")
+        given[field] = int(digits)
+    limits = Limits(**given)
+    return limits._replace(counted_words=min(limits.counted_words, _COUNTED_WORDS))
+
 
 Rules = int  # a set of rules
 
@@ -109,3 +166,89 @@ def _by_field(branch: Branch) -> dict[str, list[Leaf]]:
     for leaf in branch:
         fields.setdefault(leaf.field, []).append(leaf)
     return fields
+
+
+# Alternatives of a filter
+
+class Leaf(NamedTuple):
+    """A condition on one field. is_negated: whether NOT precedes it. operator: None for a condition that no rule can meet."""
+
+    field: str
+    operator: str | None
+    values: tuple[str, ...] = ()
+    is_negated: bool = False
+
+
+Branch = tuple[Leaf, ...]
+
+_NEVER: Branch = (Leaf("", None),)  # for geo, vectors and other indexes: no field of a rule can meet these conditions
+
+
+def branches(condition: Condition, limits: Limits) -> list[Branch]:
+    """Return the alternatives of a filter, at most limits.filter_fuel + 1."""
+    return list(islice(_Expansion(limits).of(condition, False, 0), limits.filter_fuel + 1))
+
+
+class _Expansion:
+    """Expand one filter. The limits on operands apply to the whole filter, from left to right."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._ors, self._ands, self._deepest = limits.filter_or_fuel, limits.filter_and_fuel, limits.filter_depth_fuel
+
+    def of(self, condition: Condition, is_negated: bool, depth: int) -> Iterator[Branch]:
+        """Return the alternatives of a condition; if is_negated, of its opposite."""
+        if depth > self._deepest:
+            return iter((_NEVER,))
+        if isinstance(condition, Not):
+            return self.of(condition.part, not is_negated, depth + 1)
+        if isinstance(condition, (And, Or)):
+            parts: list[Callable[[], Iterator[Branch]]] = [
+                partial(self.of, part, is_negated, depth + 1) for part in condition.parts]
+            return self._all(parts) if isinstance(condition, And) is not is_negated else self._any(parts)
+        if isinstance(condition, In):
+            branch_of = [(Leaf(condition.field.text, EQUAL, (value,), is_negated),) for value in condition.values]
+            leaves: list[Callable[[], Iterator[Branch]]] = [partial(iter, (branch,)) for branch in branch_of]
+            return self._all(leaves) if is_negated else self._any(leaves)
+        if isinstance(condition, Comparison):
+            return iter(((Leaf(condition.field.text, condition.operator, condition.values, is_negated),),))
+        return iter((_NEVER,))
+
+    def _any(self, parts: Sequence[Callable[[], Iterator[Branch]]]) -> Iterator[Branch]:
+        looked_at = parts[:self._ors]
+        self._ors -= len(looked_at)
+        # Never empty: the other parts of a conjunction count even if this part had no fuel.
+        return chain.from_iterable(part() for part in looked_at) if looked_at else iter((_NEVER,))
+
+    def _all(self, parts: Sequence[Callable[[], Iterator[Branch]]]) -> Iterator[Branch]:
+        looked_at = parts[:self._ands]
+        self._ands -= len(looked_at)
+        # Each part is expanded once: its use of the limits must not depend on the number of alternatives before it.
+        expanded = [_Replayed(part()) for part in looked_at]
+        return _product(expanded, 0)
+
+
+class _Replayed:
+    """The values of an iterator, for repeated iteration; the iterator is read only as far as needed."""
+
+    def __init__(self, branches: Iterator[Branch]) -> None:
+        self._source, self._read = branches, list[Branch]()
+
+    def __iter__(self) -> Iterator[Branch]:
+        place = 0
+        while True:
+            if place == len(self._read):
+                found = next(self._source, None)
+                if found is None:
+                    return
+                self._read.append(found)
+            yield self._read[place]
+            place += 1
+
+
+def _product(parts: Sequence[_Replayed], first: int) -> Iterator[Branch]:
+    if first == len(parts):
+        yield ()
+        return
+    for branch in parts[first]:
+        for rest in _product(parts, first + 1):
+            yield (*branch, *rest)

@@ -6,7 +6,7 @@ reference engine.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from svcd.ranking.sort import SortRule
@@ -56,7 +56,7 @@ class Compatibility:
 
     def add(self, query: QueryOrder) -> None:
         """Check a query. Raises Incompatible."""
-        order, longest = _Order.of(query), self._longest
+        order, longest = _Order(query), self._longest
         if longest is None:
             self._longest = order
             return
@@ -84,21 +84,26 @@ def _reason(left: str, right: str) -> str:
     return "cannot compare a sort rule with a geosort rule"
 
 
-@dataclass(slots=True)
 class _Order:
-    """The steps of one query, and the changes to its rules (as sentences) that made them canonical."""
+    """The canonical form of the rules of one query, and its steps.
 
-    query: QueryOrder
-    steps: Sequence[Step]
-    changes: Sequence[str]
+    rules: the entries that remain. sort: the remaining expressions that replace `sort`. changes: sentences for messages.
+    As in the reference engine, a message spells a duplicate like its first occurrence, and reports `words` as
+    removed after it was prepended, although it stays.
+    """
 
-    @classmethod
-    def of(cls, query: QueryOrder) -> _Order:
-        """Canonicalize the rules of a query."""
-        canonical = _CanonicalRules(query)
+    def __init__(self, query: QueryOrder) -> None:
+        self.query = query
+        self.rules: list[str] = []
+        self.sort: list[SortRule] = []
+        self.changes: list[str] = []
+        self._seen: dict[str, tuple[str, str]] = {}  # rule, or sort field with a colon -> (its name, its position)
+        self._is_prepended = False
+        self._vector_position: str | None = None  # the position of the rule that vectors replace
+        self._is_complete = False
         for number, entry in enumerate(query.ranking_rules):
-            canonical.add(number, entry)
-        return cls(query, list(_steps(query, canonical)), canonical.changes)
+            self._add(number, entry)
+        self.steps = list(_steps(query, self))
 
     def notes(self) -> str:
         """Return the note about changes for a message, "" without changes."""
@@ -109,29 +114,7 @@ class _Order:
         return header + "".join(f"{'   ' if change.startswith('Removed rule `sort`') else '    '}{number}. {change}\n"
                                 for number, change in enumerate(self.changes, 1))
 
-
-# canonical rules
-
-
-@dataclass(slots=True)
-class _CanonicalRules:
-    """The canonical form of ranking rules, built entry by entry.
-
-    rules: the entries that remain. sort: the remaining expressions that replace `sort`. changes: sentences for messages.
-    As in the reference engine, a message spells a duplicate like its first occurrence, and reports `words` as
-    removed after it was prepended, although it stays.
-    """
-
-    query: QueryOrder
-    rules: list[str] = field(default_factory=list)
-    sort: list[SortRule] = field(default_factory=list)
-    changes: list[str] = field(default_factory=list)
-    _seen: dict[str, tuple[str, str]] = field(default_factory=dict)  # rule or sort key -> (its name, its position)
-    _is_prepended: bool = False
-    _vector_position: str | None = None  # the position of the rule that vectors replace
-    _is_complete: bool = False
-
-    def add(self, number: int, entry: str) -> None:
+    def _add(self, number: int, entry: str) -> None:
         """Add an entry of the setting; number: its index."""
         position = f"#{number} in ranking rules"
         if self._is_complete:
@@ -139,7 +122,7 @@ class _CanonicalRules:
         if entry == SORT:
             self._add_sort(number, position)
         elif ":" in entry:
-            self._add_once(entry, _key(entry.rpartition(":")[0]), position)
+            self._add_once(entry, entry[:entry.rindex(":") + 1], position)
         elif self.query.is_semantic:
             self._add_relevancy_of_vectors(entry, position)
         elif not self.query.has_text:
@@ -193,26 +176,19 @@ class _CanonicalRules:
         else:
             self._add_once(SORT, SORT, position)
             for among, rule in enumerate(self.query.sort):
-                expression_position, key = f"#{among} in `query.sort` (as `sort` is {position})", _key(rule.field)
+                expression_position, key = f"#{among} in `query.sort` (as `sort` is {position})", f"{rule.field}:"
                 if not self._is_duplicate(key, expression_position):
                     name = f"{'_geo(..)' if rule.point else rule.field}:{'asc' if rule.is_ascending else 'desc'}"
                     self._seen[key] = name, expression_position
                     self.sort.append(rule)
 
 
-def _key(field: str) -> str:
-    """Return the key of a sort field, whose colon distinguishes it from names of relevancy rules."""
-    return f"{field}:"
-
-
-# steps
-
 _SORT_KINDS: Mapping[tuple[bool, bool], str] = {  # (by distance, ascending): kind
     (False, True): ASCENDING, (False, False): DESCENDING, (True, True): GEO_ASCENDING, (True, False): GEO_DESCENDING,
 }
 
 
-def _steps(query: QueryOrder, canonical: _CanonicalRules) -> Iterator[Step]:
+def _steps(query: QueryOrder, canonical: _Order) -> Iterator[Step]:
     """Yield the steps: sort expressions in place of `sort`, neighbouring relevancy rules as one step."""
     first = last = None  # indexes of the current run of relevancy rules
     for number, entry in enumerate(canonical.rules):

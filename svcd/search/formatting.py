@@ -1,23 +1,22 @@
 """Format hits: select the attributes to retrieve, and make `_formatted` and `_matchesPosition` (docs/search.md#formatting).
 
 The words to highlight come from ranking, as a svcd.search.matches.MatchFinder. Placeholders represent long strings of documents
-(svcd.search.stored_strings).
+(svcd.search.hits).
 """
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from svcd.base.json_text import Unescaped, dumps
 from svcd.schema.attributes import WILDCARD, is_everything, is_related
 from svcd.schema.documents import Selection, Value, select, shown_parts, text_of
-from svcd.search.long_texts import LONG_TEXT, LongText, MatchedText, PrefixSearch, ShortText
+from svcd.search.long_texts import LONG_TEXT, LongText, PrefixSearch, ShortText
 from svcd.search.matches import Match, MatchFinder
-from svcd.search.request import FormattingBudget
-from svcd.search.stored_strings import PIECE_BYTES, LongStrings
+from svcd.search.request import FormattingBudget, SearchQuery
+from svcd.search.hits import PIECE_BYTES, LongStrings
 from svcd.text.analyzer import Analyzer
 
 Document = Mapping[str, Value]
@@ -29,21 +28,6 @@ _MAX_LENGTH = 2**64 - 1
 # After the time limit, texts of up to _MAX_UNCROPPED characters are shown whole even if a crop is requested: cropping many short
 # texts takes longer.
 _MAX_UNCROPPED = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class FormatOptions:
-    """The parameters of a search for formatting hits; names as in the request."""
-
-    attributes_to_retrieve: Sequence[str] | None = None  # None for all
-    attributes_to_highlight: Sequence[str] | None = None
-    attributes_to_crop: Sequence[str] | None = None  # `name` or `name:length`
-    crop_length: int = 10
-    crop_marker: str = "…"
-    highlight_pre_tag: str = "<em>"
-    highlight_post_tag: str = "</em>"
-    show_matches_position: bool = False
-    locales: Sequence[str] | None = None
 
 
 class Formatted(NamedTuple):
@@ -62,7 +46,7 @@ class _Style(NamedTuple):
 
 
 class Formatter:
-    """Formats the hits of one query.
+    """Formats the hits of one query, as its parameters say.
 
     fields: all known fields of the index, in number order. displayed: the setting displayedAttributes, None for all.
     locales_of: attribute -> the possible languages of its texts. budget: when it is used up, texts are shown as in the document,
@@ -70,18 +54,9 @@ class Formatter:
     `_formatted`.
     """
 
-    def __init__(
-        self,
-        options: FormatOptions,
-        *,
-        fields: Sequence[str],
-        displayed: Sequence[str] | None,
-        analyzer: Analyzer,
-        locales_of: LocalesOf,
-        words: MatchFinder,
-        budget: FormattingBudget | None = None,
-        long_strings: LongStrings | None = None,
-    ) -> None:
+    def __init__(self, options: SearchQuery, *, fields: Sequence[str], displayed: Sequence[str] | None, analyzer: Analyzer,
+                 locales_of: LocalesOf, words: MatchFinder, budget: FormattingBudget | None = None,
+                 long_strings: LongStrings | None = None) -> None:
         self._options = options
         self._budget = budget or FormattingBudget()
         self._displayed = _named(fields, displayed)
@@ -146,7 +121,7 @@ class Formatter:
 class _TextFormatter:
     """Finds, highlights and crops matches in the texts of the hits of one query."""
 
-    def __init__(self, options: FormatOptions, analyzer: Analyzer, locales_of: LocalesOf, words: MatchFinder,
+    def __init__(self, options: SearchQuery, analyzer: Analyzer, locales_of: LocalesOf, words: MatchFinder,
                  budget: FormattingBudget, long_strings: LongStrings) -> None:
         self._options = options
         self._tags = Tags(options.highlight_pre_tag, options.highlight_post_tag)
@@ -158,7 +133,7 @@ class _TextFormatter:
         self._long_strings = long_strings
         self._prefix_search: PrefixSearch | None = None
         # The texts of the current hit, so that a text that is both highlighted and reported with its positions is read once.
-        self._read: dict[tuple[str, str], MatchedText] = {}
+        self._read: dict[tuple[str, str], ShortText | LongText] = {}
         self._unescaped: dict[str, Unescaped] = {}
         self._characters_read = 0
 
@@ -204,7 +179,7 @@ class _TextFormatter:
     def _is_long(self, text: str) -> bool:
         return len(text) > LONG_TEXT or self._long_strings.stored(text) is not None
 
-    def _matched(self, path: str, text: str) -> MatchedText:
+    def _matched(self, path: str, text: str) -> ShortText | LongText:
         key = (path, text)
         if key not in self._read:
             if self._characters_read > LONG_TEXT:  # the tokens of many short texts of one hit would take too much memory
@@ -232,7 +207,7 @@ class _TextFormatter:
     def _locales(self, path: str) -> Sequence[str] | None:
         return self._options.locales or self._locales_of(path)
 
-    def _rendered(self, text: str, matched: MatchedText, start: int, end: int, matches: Sequence[Match]) -> str:
+    def _rendered(self, text: str, matched: ShortText | LongText, start: int, end: int, matches: Sequence[Match]) -> str:
         """Return a part of a text with tags around matches and markers at cuts, or a placeholder for a long result."""
         is_cut_before, is_cut_after = start > 0, end < matched.end
         before, after = self._options.crop_marker * is_cut_before, self._options.crop_marker * is_cut_after
@@ -253,28 +228,22 @@ def _named(fields: Sequence[str], entries: Sequence[str] | None) -> list[str]:
     return [field for field in fields if field in named]
 
 
-def _styles(displayed: Sequence[str], options: FormatOptions) -> dict[str, _Style]:
+def _styles(displayed: Sequence[str], options: SearchQuery) -> dict[str, _Style]:
     """Return displayed field -> its style, in number order; only fields that are highlighted or cropped."""
     entries = options.attributes_to_highlight or ()
     highlighted = set(displayed) if WILDCARD in entries else set(entries)
     lengths: dict[str, int] = {}
     for entry in options.attributes_to_crop or ():
-        name, length = _crop_entry(entry, options.crop_length)
-        lengths.update(dict.fromkeys(displayed if name == WILDCARD else (name,), length))
+        name, colon, length = entry.rpartition(":")
+        words = options.crop_length  # an entry without a valid length has the default
+        digits = length.lstrip("+0")
+        # More than 20 digits exceed 64 bits; converting a very long number would be slow.
+        if colon and _LENGTH.fullmatch(length) and len(digits) <= 20 and int(digits or 0) <= _MAX_LENGTH:
+            words = int(digits or 0)
+        name = name if colon else entry
+        lengths.update(dict.fromkeys(displayed if name == WILDCARD else (name,), words))
     styles = {name: _Style(name in highlighted, lengths.get(name)) for name in displayed}
     return {name: style for name, style in styles.items() if style != _Style()}
-
-
-def _crop_entry(entry: str, default: int) -> tuple[str, int]:
-    """Return (name, length) of an entry `name:length`; `default` without a valid length."""
-    name, colon, length = entry.rpartition(":")
-    if not colon:
-        return entry, default
-    digits = length.lstrip("+0")
-    # More than 20 digits exceed 64 bits; converting a very long number would be slow.
-    is_length = _LENGTH.fullmatch(length) and len(digits) <= 20 and int(digits or 0) <= _MAX_LENGTH
-    return name, int(digits or 0) if is_length else default
-
 
 
 def _texts_beneath(path: str, indices: list[int], value: Value) -> Iterator[tuple[str, list[int], str]]:
@@ -299,9 +268,7 @@ class Tags(NamedTuple):
     closing: str
 
 
-def with_tags(
-    part: Callable[[int, int], str], matches: Sequence[Match], start: int, end: int, tags: Tags
-) -> Iterator[str]:
+def with_tags(part: Callable[[int, int], str], matches: Sequence[Match], start: int, end: int, tags: Tags) -> Iterator[str]:
     """Yield the text from start to end, in parts, with tags around the matches; a match across start or end is clipped.
 
     part: (start, end) -> the text between these places.
@@ -317,7 +284,7 @@ def with_tags(
 
 
 class TaggedString(NamedTuple):
-    """A part of a long text with tags around the matches and markers at its ends: a `stored_strings.LongString`."""
+    """A part of a long text with tags around the matches and markers at its ends: a `hits.LongString`."""
 
     source: Unescaped
     matches: Sequence[Match]

@@ -6,27 +6,32 @@ scope of a search, the attributes and languages of a query, and its distinct att
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
 
 from svcd.base import tracing
 from svcd.base.docids import DocIds, union_of
 from svcd.base.errors import ApiError
 from svcd.filters.evaluation import filter_docids
 from svcd.query.graph import BuiltQuery, Graph, MatchingStrategy, build_graph, universe
-from svcd.query.parser import ParsedQuery, parse_text
-from svcd.query.postings import Postings
+from svcd.query.graph import ParsedQuery, parse_text
+from svcd.query.terms import Postings
 from svcd.query.reader import Reader
 from svcd.query.terms import Term, Terms
 from svcd.ranking.bucket_sort import Hit, Ranking, RankingLimits, chain, rank
 from svcd.ranking.distinct import Distinct
 from svcd.ranking.rule import RankingContext
+from svcd.ranking.scores import Pinned
 from svcd.ranking.sort import SortError, check_sortable, parse_rule
 from svcd.schema import attributes
 from svcd.schema.attributes import attribute_list, is_beneath
 from svcd.schema.field_values import normal_form
 from svcd.search.matches import LocatedTerm, MatchFinder
 from svcd.search.request import SearchQuery
+
+T = TypeVar("T")
+
 
 class Found(NamedTuple):
     """The ranked documents of a query.
@@ -48,7 +53,8 @@ class Found(NamedTuple):
             words = [] if term.exact is None else [term.exact]
             words += [*term.prefix_words, *term.typos.one, *term.typos.two]
             phrases = [phrase for phrase in (term.phrase, *term.synonyms, term.split) if phrase is not None]
-            located.append(LocatedTerm((start, end), term.is_prefix, len(term.word), self.terms.interner.ordered(words), phrases))
+            words = sorted(dict.fromkeys(words), key=self.terms.numbers.__getitem__)
+            located.append(LocatedTerm((start, end), term.is_prefix, len(term.word), words, phrases))
         return MatchFinder(located)
 
 
@@ -75,10 +81,8 @@ class Scope(NamedTuple):
         rules = self.query.rules
         if rules is None:
             return ()
-        from svcd.search.pins import pinned_hit  # imported late: few instances use search rules
-
         found = rules.pins(self.reader, parsed, self.query.filter, self.docids)
-        return [(position, pinned_hit(docid, position)) for position, docid in found]
+        return [(position, Hit(docid, (Pinned(position),))) for position, docid in found]
 
     def excluded(self, parsed: ParsedQuery) -> DocIds:
         """Return the documents that the negated words and phrases of the query exclude."""
@@ -97,7 +101,7 @@ def scope_of(reader: Reader, query: SearchQuery) -> Scope:
     restricted = None if names is None else restricted_fields(reader, names)
     if query.distinct is not None or settings.distinct_attribute is not None:
         field = distinct_field(reader, query.distinct)
-    docids = filtered_docids(reader, query)
+    docids = reader.all_docids() if query.filter is None else filtered_docids(reader, query)
     if query.sort:
         if "sort" not in settings.ranking_rules:
             raise ApiError("invalid_search_sort", "You must specify where `sort` is listed in the rankingRules setting "
@@ -154,7 +158,16 @@ def rank_by_words(scope: Scope, parsed: ParsedQuery, limits: RankingLimits, expi
     tracing.begin("keyword ranking" if parsed.parts else "placeholder ranking")
     ranking = rank(rules, built.graph, docids, limits, expired, scope.distinct)
     tracing.end()
-    return Found(among_pins(ranking, pins, limits) if pins else ranking, context.terms, built.located)
+    return Found(with_pins(ranking, pins, limits.hits) if pins else ranking, context.terms, built.located)
+
+
+def empty_graph() -> Graph:
+    """Return the graph of a query without words."""
+    return Graph([None, None], [[], []])
+
+
+# Pinned hits (docs/search-rules.md#positions). A pin is (the position that its rule asks for, hit). The hits of one query are
+# placed in the order of its rules. When the hits of all queries are merged, the pins are placed again, by position.
 
 
 def without_pins(docids: DocIds, pins: Sequence[tuple[int, Hit]]) -> DocIds:
@@ -162,17 +175,44 @@ def without_pins(docids: DocIds, pins: Sequence[tuple[int, Hit]]) -> DocIds:
     return docids - DocIds([hit.docid for _, hit in pins])
 
 
-def among_pins(ranking: Ranking, pins: Sequence[tuple[int, Hit]], limits: RankingLimits) -> Ranking:
-    """Put the pins in their places among the ranked documents, which are not pinned."""
-    from svcd.search.pins import with_pins  # imported late: few instances use search rules
-
-    return with_pins(ranking, pins, limits.hits)
+def by_position(pins: Iterable[tuple[int, T]]) -> list[tuple[int, T]]:
+    """Return the pins sorted by position; pins with the same position keep their order."""
+    return sorted(pins, key=itemgetter(0))
 
 
-def empty_graph() -> Graph:
-    """Return the graph of a query without words."""
-    return Graph([None, None], [[], []])
+def placed(organic: Sequence[T], pins: Sequence[tuple[int, T]], end: int) -> list[T]:
+    """Return the first `end` hits: at each place the next pin if its position is reached, else the next organic hit.
 
+    When the organic hits run out, the remaining pins follow in their order. A pin that waits for its position delays the pins
+    after it.
+    """
+    found: list[T] = []
+    taken = 0
+    for position, pin in pins:
+        needed = max(position - len(found), 0)
+        found += organic[taken:taken + needed]
+        taken += needed
+        found.append(pin)
+    return [*found, *organic[taken:]][:end]
+
+
+def split_pins(hits: Iterable[Hit]) -> tuple[list[Hit], list[tuple[int, Hit]]]:
+    """Return (the organic hits, the pins), each in their order. The score details of a hit say whether it is pinned."""
+    organic: list[Hit] = []
+    pins: list[tuple[int, Hit]] = []
+    for hit in hits:
+        first = hit.details[0] if hit.details else None
+        if isinstance(first, Pinned):
+            pins.append((first.position, hit))
+        else:
+            organic.append(hit)
+    return organic, pins
+
+
+def with_pins(ranking: Ranking, pins: Sequence[tuple[int, Hit]], most: int) -> Ranking:
+    """Put the pins in their places in a ranking of the other documents, `most` hits in all; pinned documents are counted."""
+    counted = ranking.counted | DocIds([hit.docid for _, hit in pins])
+    return Ranking(counted, placed(ranking.hits, pins, most))
 
 
 # Attributes and languages

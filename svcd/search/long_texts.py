@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Protocol
 
-from svcd.search.cropping import MAX_DISTANCE, window
-from svcd.search.matches import Match, MatchFinder
+from svcd.search.matches import MAX_DISTANCE, Match, MatchFinder, best_interval
 from svcd.search.request import FormattingBudget
-from svcd.text.analyzer import WORD, Analyzer, Token
+from svcd.text.analyzer import HARD, SOFT, WORD, Analyzer, Token
 from svcd.text.scripts import ARMENIAN, LATIN, OTHER, groups, script_of
 from svcd.text.segmenters import LANGUAGE_DEPENDENT, may_cut, segmenter_of
 
@@ -39,29 +37,8 @@ _NOT_PLAIN = "[^\\x09-\\x0d\\x20-\\x7e]"
 _find_not_plain = re.compile(_NOT_PLAIN).search
 
 
-class MatchedText(Protocol):
-    """A text and its matches. Each class counts places in its own unit."""
-
-    @property
-    def matches(self) -> Sequence[Match]:
-        """From left to right, without overlaps; `start` and `length` in the unit of the text."""
-
-    @property
-    def end(self) -> int:
-        """The place after the last character."""
-
-    def window(self, size: int) -> tuple[int, int]:
-        """(start, end) of the part that a crop of `size` words shows."""
-
-    def part(self, start: int, end: int) -> str:
-        """The text between two places."""
-
-    def byte_spans(self) -> Iterator[tuple[int, int]]:
-        """(start, length) of each match in UTF-8 bytes."""
-
-
 class ShortText:
-    """A text that is tokenized whole. Its places are in characters."""
+    """A text that is tokenized whole, and its matches. Its places and the places of its matches are in characters."""
 
     def __init__(self, text: str, tokens: Sequence[Token], matches: Sequence[Match], budget: FormattingBudget) -> None:
         self.matches = matches
@@ -74,12 +51,15 @@ class ShortText:
         return len(self._text)
 
     def window(self, size: int) -> tuple[int, int]:
+        """Return (start, end) of the part that a crop of `size` words shows."""
         return window(self, self.matches, size, self._budget)
 
     def part(self, start: int, end: int) -> str:
+        """Return the text between two places."""
         return self._text[start:end]
 
     def byte_spans(self) -> Iterator[tuple[int, int]]:
+        """Yield (start, length) of each match in UTF-8 bytes."""
         characters = size = 0  # the first `characters` characters take `size` bytes
         for match in self.matches:
             size += _size(self._text[characters:match.start])
@@ -87,18 +67,22 @@ class ShortText:
             yield size, length
             characters, size = match.end, size + length
 
-    # cropping.TokenSource
+    # Tokens for a window
 
     def forwards(self) -> Iterator[Token]:
+        """Return all tokens."""
         return iter(self._tokens)
 
     def before(self, match: Match) -> Iterator[Token]:
+        """Return the tokens before a match, the nearest first."""
         return self._backwards_from(match.first_token)
 
     def after(self, match: Match) -> Iterator[Token]:
+        """Return the tokens after a match."""
         return (self._tokens[number] for number in range(match.last_token + 1, len(self._tokens)))
 
     def backwards(self, match: Match) -> Iterator[Token]:
+        """Return the token after a match, if any, and all tokens before that one, in reverse order."""
         return self._backwards_from(min(match.last_token + 2, len(self._tokens)))
 
     def _backwards_from(self, end: int) -> Iterator[Token]:
@@ -123,7 +107,7 @@ class PrefixSearch:
 
 
 class LongText:
-    """A text that is tokenized in pieces. Its places are in bytes of UTF-8.
+    """A text that is tokenized in pieces, and its matches. Its places are in bytes of UTF-8. Methods: see ShortText.
 
     In its matches, `first_token` is the place where the first token begins, `last_token` the place where the last one ends;
     words are numbered from the first match on.
@@ -153,7 +137,7 @@ class LongText:
     def window(self, size: int) -> tuple[int, int]:
         return window(self, list(self._numbered_matches(size)), size, self._budget)
 
-    # cropping.TokenSource
+    # Tokens for a window
 
     def forwards(self) -> Iterator[Token]:
         return self._tokens_from(0)
@@ -337,17 +321,80 @@ class LongText:
     def _language(self, group: str, script: str) -> str | None:
         """Return the language of a script in this text, detected once for all groups. group: a text of this script, for texts
         whose samples do not contain the script."""
-        if script not in self._languages:
-            self._languages[script] = self._detect_language(group, script) if script in LANGUAGE_DEPENDENT else None
-        return self._languages[script]
+        if script in self._languages:
+            return self._languages[script]
+        language = None
+        if script in LANGUAGE_DEPENDENT:
+            sample = group
+            for start in range(0, min(self.end, MAX_SAMPLE_OFFSET), _SAMPLE):
+                part = self.part(self._character_start(start), self._character_start(start + _SAMPLE))
+                if found := "".join(part[each.start:each.end] for each in groups(part) if each.script == script):
+                    sample = found
+                    break
+            language = self._analyzer.language(sample, script, self._locales) if sample else None
+        self._languages[script] = language
+        return language
 
-    def _detect_language(self, group: str, script: str) -> str | None:
-        for start in range(0, min(self.end, MAX_SAMPLE_OFFSET), _SAMPLE):
-            part = self.part(self._character_start(start), self._character_start(start + _SAMPLE))
-            sample = "".join(part[each.start:each.end] for each in groups(part) if each.script == script)
-            if sample:
-                return self._analyzer.language(sample, script, self._locales)
-        return self._analyzer.language(group, script, self._locales) if group else None
+
+# The part that a crop shows: a window around the best interval of matches (docs/search.md#cropping)
+
+# Tokens that a window takes even after the time limit, enough to complete a crop of usual length.
+_GUARANTEED_TOKENS = 100
+
+_BEFORE, _AFTER, _BOTH = "before", "after", "both"
+# The side on which the window grows, by the kinds of the next tokens (before, after) it.
+_GROWTH = {
+    (WORD, WORD): _BOTH,
+    (SOFT, SOFT): _BOTH,
+    (HARD, HARD): _BOTH,
+    (HARD, SOFT): _AFTER,
+    (SOFT, HARD): _BEFORE,
+    (WORD, SOFT): _BEFORE,
+    (WORD, HARD): _BEFORE,
+    (SOFT, WORD): _AFTER,
+    (HARD, WORD): _AFTER,
+}
+
+
+def window(source: ShortText | LongText, matches: Sequence[Match], size: int, budget: FormattingBudget) -> tuple[int, int]:
+    """Return (start, end) of the part to show: about `size` words around the best matches, in the unit of the tokens.
+
+    The end is before the start between two phrases longer than the window: nothing is shown then. When the budget is used up,
+    the window is the best part found so far. The odd cases are phrases longer than the window, whose results follow the
+    reference engine.
+    """
+    if not matches:
+        return _grow(source, size, iter(()), source.forwards(), budget)
+    first_number, last_number = best_interval(matches, size, budget)
+    first, last = matches[first_number], matches[last_number]
+    words = last.last_word - first.first_word + 1
+    if words < 0:
+        return 0, source.end
+    if words == 0:
+        return _grow(source, size, source.before(first), source.forwards(), budget)
+    if words <= size:
+        return _grow(source, size - words, source.before(first), source.after(last), budget)
+    # The text from its start to the end of the phrase, without as many words as the phrase is too long.
+    return _grow(source, words - size, iter(()), source.backwards(last), budget)
+
+
+def _grow(source: ShortText | LongText, left: int, tokens_before: Iterator[Token], tokens_after: Iterator[Token],
+          budget: FormattingBudget) -> tuple[int, int]:
+    """Return (start, end) of a window after it took `left` words, given the next tokens on each side."""
+    before, after = next(tokens_before, None), next(tokens_after, None)
+    taken = 0
+    while left > 0 and (before or after) and (taken < _GUARANTEED_TOKENS or budget.allows(1)):
+        taken += 1
+        side = _GROWTH[before.kind, after.kind] if before and after else _BEFORE if before else _AFTER
+        # If both sides offer a word, the one after is only taken if it is still allowed.
+        take_after = side == _AFTER or (side == _BOTH and left > 1)
+        if side != _AFTER and before:
+            left -= before.kind == WORD
+            before = next(tokens_before, None)
+        if take_after and after:
+            left -= after.kind == WORD
+            after = next(tokens_after, None)
+    return before.end if before else 0, after.start if after else source.end
 
 
 def _size(text: str) -> int:

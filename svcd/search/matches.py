@@ -1,26 +1,11 @@
-"""Find the tokens of a text that a query matched (docs/search.md#matched-words).
-
-A MatchFinder is built from the terms of a query:
-
-    MatchFinder([
-        LocatedTerm(
-            positions=(0, 0),          # first and last word position of the term in the query
-            is_prefix=True,            # the term may be continued (only ever the last one)
-            length=4,                  # characters of its text as typed (n-gram: concatenated); 0 for a phrase
-            words=("wood", "woods"),   # exact, prefix and computed typo words, in order of interning
-            phrases=(("new", "york"),),  # own phrase, synonyms, computed split; None = stop-word position gap
-        ),
-        ...                            # terms in query order, then the n-grams
-    ])
-
-`MatchFinder()` without terms matches nothing (placeholder search).
-"""
+"""Find the tokens of a text that a query matched (docs/search.md#matched-words), and the best of them for a crop."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from svcd.search.request import FormattingBudget
 from svcd.text.analyzer import WORD, Token
 
 Phrase = Sequence["str | None"]
@@ -28,13 +13,13 @@ Phrase = Sequence["str | None"]
 
 @dataclass(frozen=True, slots=True)
 class LocatedTerm:
-    """One term of the query with its positions there, and the words and phrases that it matches."""
+    """One term of the query, and the words and phrases that it matches."""
 
-    positions: tuple[int, int]
-    is_prefix: bool
-    length: int
-    words: Sequence[str] = ()
-    phrases: Sequence[Phrase] = ()
+    positions: tuple[int, int]  # first and last word position of the term in the query
+    is_prefix: bool  # the term may be continued (only ever the last one)
+    length: int  # characters of its text as typed (n-gram: concatenated); 0 for a phrase
+    words: Sequence[str] = ()  # exact, prefix and computed typo words, in order of interning
+    phrases: Sequence[Phrase] = ()  # own phrase, synonyms, computed split; None is a position gap of a stop word
 
 
 class Match(NamedTuple):
@@ -66,7 +51,7 @@ class _Candidate(NamedTuple):
 
 
 class MatchFinder:
-    """The words and phrases that a query matches, by lemma."""
+    """The words and phrases that a query matches, by lemma. terms: in query order, then the n-grams; () matches nothing."""
 
     def __init__(self, terms: Iterable[LocatedTerm] = ()) -> None:
         located = list(terms)
@@ -143,3 +128,57 @@ class _Candidates(dict[str, "_Candidate | None"]):
             found = min(matching, default=None, key=lambda candidate: candidate.rank)
         self[lemma] = found
         return found
+
+
+# The best interval of matches for a crop (docs/search.md#cropping)
+
+# When intervals are compared, the distance in words of two matches counts as at most this.
+MAX_DISTANCE = 7
+
+
+def best_interval(matches: Sequence[Match], size: int, budget: FormattingBudget) -> tuple[int, int]:
+    """Return the indexes of the first and last match of the interval of at most `size` words with the best score."""
+    best = (0, 0)
+    best_score: tuple[int, int, int] | None = None
+    for first, last in _intervals(matches, size):
+        score = _score(matches[first : last + 1])
+        if best_score is None or score > best_score:
+            best, best_score = (first, last), score
+        if not budget.allows(last - first + 1):
+            break
+    return best
+
+
+def _intervals(matches: Sequence[Match], size: int) -> Iterator[tuple[int, int]]:
+    """Yield (first, last) of the longest intervals that fit; after a phrase that does not fit, an empty one (last < first)."""
+    first = 0
+    end = len(matches) - 1
+    for last, match in enumerate(matches):
+        if match.last_word - matches[first].first_word < size:
+            continue
+        if last > 0:
+            yield first, last - 1
+        first += 1
+        while first <= end and matches[first].first_word <= min(match.last_word, match.last_word - size):
+            first += 1
+        first = min(first, end)
+    alone = matches[first]
+    if first < end or alone.words < size:
+        yield first, end
+
+
+def _score(matches: Sequence[Match]) -> tuple[int, int, int]:
+    """Return (query positions covered, minus the distances between matches, steps in query order)."""
+    covered: set[int] = set()
+    distance = in_order = 0
+    for number, match in enumerate(matches):
+        first, last = match.positions
+        covered.update(range(first, last + 1))
+        # A phrase counts as one match for each of its words, adjacent and in order.
+        distance += match.words - 1
+        in_order += match.words - 1
+        if number + 1 < len(matches):
+            following = matches[number + 1]
+            distance += min(MAX_DISTANCE, following.first_word - match.last_word)
+            in_order += following.positions[0] > first
+    return len(covered), -distance, in_order

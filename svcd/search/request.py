@@ -3,18 +3,15 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Sequence
 
-from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.facets.distribution import Facets
 from svcd.filters.tree import Condition
-from svcd.query.parser import ParsedQuery
-from svcd.query.reader import Reader
 
 if TYPE_CHECKING:
     from svcd.ranking.bucket_sort import Hit
+    from svcd.rules.rule_set import IndexRules  # few instances use search rules
 
 
 class QueryInput(NamedTuple):
@@ -52,16 +49,6 @@ def no_embedding(_wanted: QueryInput) -> array[float]:
     raise ApiError("vector_embedding_error", "No service is available to embed the query.")
 
 
-class PinningRules(Protocol):
-    """The search rules in force for one query on one index. Implemented by svcd.rules."""
-
-    def pins(self, reader: Reader, parsed: ParsedQuery, condition: Condition | None, docids: DocIds) -> Sequence[tuple[int, int]]:
-        """Return (position, docid) of the documents that the rules pin for the query, each once, in the order of the rules.
-
-        condition: the filter; docids: the documents that it leaves.
-        """
-
-
 class Hybrid(NamedTuple):
     """The weight of vectors in a hybrid search, from 0 (words alone) to 1 (vectors alone), and the embedder to search by."""
 
@@ -95,7 +82,7 @@ class SearchQuery:
     vector: Sequence[float] | None = None
     media: Any = None
     retrieve_vectors: bool = False
-    rules: PinningRules | None = None  # None: nothing is pinned
+    rules: IndexRules | None = None  # None: nothing is pinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +98,15 @@ class IndexedQuery:
     position: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Federation:
     """The requested page of the merged list, and the facets to count. Page mode: `page` or `hits_per_page` is given.
 
     distinct: the field whose values no two hits may share. facets: index uid -> patterns of fields to count, None for an
     index that is named without patterns. merges_facets: the facets of all indexes are merged, and need one order. is_single:
     a search of one query, whose errors do not name it. is_proxied: another instance will merge the hits with its own, and
-    needs the values to compare them by.
+    needs the values to compare them by. is_paged: the request is in page mode, with an exact total. window: (first, end) of the
+    requested hits in the list; equal for an empty page.
     """
 
     offset: int = 0
@@ -131,18 +119,15 @@ class Federation:
     is_single: bool = False
     is_proxied: bool = False
 
-    @cached_property
-    def is_paged(self) -> bool:
-        """Whether the request is in page mode, with an exact total."""
-        return self.page is not None or self.hits_per_page is not None
+    is_paged: bool = field(init=False)
+    window: tuple[int, int] = field(init=False)
 
-    @cached_property
-    def window(self) -> tuple[int, int]:
-        """(first, end) of the requested hits in the list; equal for an empty page."""
-        if not self.is_paged:
-            return self.offset, self.offset + self.limit
-        page, size = self.page_and_size
-        return max(page - 1, 0) * size, page * size
+    def __post_init__(self) -> None:
+        self.is_paged = self.page is not None or self.hits_per_page is not None
+        self.window = self.offset, self.offset + self.limit
+        if self.is_paged:
+            page, size = self.page_and_size
+            self.window = max(page - 1, 0) * size, page * size
 
     def pagination(self, total: int) -> dict[str, int]:
         """Return the pagination members of the answer, in their order."""

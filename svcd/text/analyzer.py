@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import chain, islice
+from itertools import chain
 
 from svcd.text.scripts import (ARABIC, ARMENIAN, CJ, CYRILLIC, GEORGIAN, GREEK, HEBREW, LATIN, THAI, default_separators,
                                detect_language, groups, hard_separators, ideograph_variants, nonspacing_marks)
@@ -106,16 +106,18 @@ class Analyzer:
         most: maximum number of tokens; the rest of the text is not normalized.
         """
         detect = partial(self.language, locales=locales)
-        return list(islice(self._tokens(text, detect, stop_words), most))
+        return self._tokens(text, detect, stop_words, most)
 
     def tokens_of_part(self, part: str, language_of: Callable[[str, str], str | None]) -> list[Token]:
         """Return the tokens of a part of a text, with offsets in the part; stop words are words.
 
         language_of: (text of a group, script) -> language. Tokens that cross an end of the part are cut at this end.
         """
-        return list(self._tokens(part, language_of, False))
+        return self._tokens(part, language_of, False)
 
-    def _tokens(self, text: str, language_of: Callable[[str, str], str | None], stop_words: bool) -> Iterator[Token]:
+    def _tokens(self, text: str, language_of: Callable[[str, str], str | None], stop_words: bool,
+                most: int | None = None) -> list[Token]:
+        tokens: list[Token] = []
         for start, end, script in groups(text):
             group = text[start:end]
             language = language_of(group, script)
@@ -128,8 +130,11 @@ class Analyzer:
             for piece in filter(None, pieces):
                 kind, lemma = lemmas[piece]
                 end = start + len(piece)
-                yield Token(kind, lemma, start, end, piece, script, language)
+                tokens.append(Token(kind, lemma, start, end, piece, script, language))
+                if len(tokens) == most:
+                    return tokens
                 start = end
+        return tokens
 
     def lemmas(self, script: str, language: str | None = None, *, stop_words: bool = True) -> Mapping[str, tuple[str, str]]:
         """Return a mapping from the text of a token to (kind, lemma), for one script and language."""

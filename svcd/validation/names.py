@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from svcd.base.errors import ApiError
 from svcd.validation.checks import one_of, parsed, string
@@ -32,6 +33,7 @@ def parse_index_uid_pattern(text: str) -> str:
     )
 
 
+@lru_cache(maxsize=256)  # most requests name one of a few indexes
 def checked_index_uid(text: str) -> str:
     """Check the index uid in the path of a request. Raises ApiError invalid_index_uid."""
     try:

@@ -19,8 +19,8 @@ from __future__ import annotations
 import pytest
 
 from svcd.query.graph import END, START, Graph, MatchingStrategy, QueryNode, build_graph, from_paths, removal_groups
-from svcd.query.parser import LONGEST_TEXT, ParsedQuery, Part, parse, parse_text
-from svcd.query.postings import Postings
+from svcd.query.graph import LONGEST_TEXT, ParsedQuery, Part, parse, parse_text
+from svcd.query.terms import Postings
 from svcd.query.terms import Subset, Term, Terms
 from svcd.text.analyzer import Analyzer
 from tests.support.dict_reader import DictReader
@@ -113,7 +113,7 @@ def graph_of(q: str, reader: DictReader | None = None) -> tuple[Graph, Terms]:
 
 def labels(graph: Graph) -> list[str]:
     found = []
-    for _, node in graph.term_nodes():
+    for _, node in graph.term_nodes:
         phrase = node.subset.term.phrase
         found.append(node.subset.term.word if phrase is None else f'"{" ".join(word or "-" for word in phrase)}"')
     return found
@@ -128,7 +128,7 @@ def test_ngrams() -> None:
 
 def test_budget_of_ngrams_is_lower() -> None:
     graph, _ = graph_of("some thing good")
-    budgets = {node.subset.term.word: node.subset.term.budget for _, node in graph.term_nodes()}
+    budgets = {node.subset.term.word: node.subset.term.budget for _, node in graph.term_nodes}
     assert budgets == {"some": 0, "thing": 1, "something": 1, "good": 0, "thinggood": 1, "somethinggood": 0}
 
 
@@ -140,7 +140,7 @@ def test_each_node_leads_to_all_that_begin_with_the_next_term() -> None:
 
 def dropped(q: str, strategy: MatchingStrategy, reader: DictReader | None = None) -> list[list[str]]:
     graph, terms = graph_of(q, reader)
-    names = dict(zip((number for number, _ in graph.term_nodes()), labels(graph)))
+    names = dict(zip((number for number, _ in graph.term_nodes), labels(graph)))
     return [[names[node] for node in group] for group in removal_groups(graph, terms, strategy)]
 
 
@@ -169,16 +169,16 @@ def test_synonyms_of_a_term_are_capped() -> None:
 
 
 def test_paths_share_their_ends() -> None:
-    a, b, c, d = (QueryNode(Subset(Term(word, False, 0)), place, place, place, place) for place, word in enumerate("abcd"))
+    a, b, c, d = (QueryNode(Subset(Term(word, False, 0)), place, place, place) for place, word in enumerate("abcd"))
     graph = from_paths([(a, c, d), (b, c, d), (a, d), (d,)])
-    assert [node for _, node in graph.term_nodes()] == [a, c, d, b, a]
+    assert [node for _, node in graph.term_nodes] == [a, c, d, b, a]
     assert [list(successors) for successors in graph.successors] == [[2, 4, 5, 6], [], [3], [4], [END], [3], [4]]
     assert graph.nodes[START] is None and graph.nodes[END] is None
 
 
 def test_paths_without_steps_lead_to_the_end() -> None:
     graph = from_paths([()])
-    assert graph.term_nodes() == []
+    assert graph.term_nodes == []
     assert list(graph.successors[START]) == [END]
 
 

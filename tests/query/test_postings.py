@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svcd.base.docids import DocIds, union_of
-from svcd.query.postings import Postings
+from svcd.query.terms import Postings
 from tests.support.dict_reader import DictReader
 
 WORDS = ["s", "sa", "sab", "sac", "sb", "t", "tab"]

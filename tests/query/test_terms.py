@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from svcd.query.postings import Postings
+from svcd.query.terms import Postings
 from svcd.query.terms import EXACT, NONE, Subset, Term, Terms
 from tests.support.dict_reader import DictReader
 from tests.support.searching import titled
@@ -30,24 +30,24 @@ def made(term: Term | None) -> Term:
 
 def test_the_best_split_wins() -> None:
     terms = terms_of(titled("ab cd", "a bcd", "ab x cd", "ab cd"))
-    assert terms.phrases(Subset(terms.word("abcd", False))) == [("ab", "cd")]
+    assert terms.derivations(Subset(terms.word("abcd", False))).phrases == [("ab", "cd")]
     terms = terms_of(titled("ab cd", "a bcd"))
-    assert terms.phrases(Subset(terms.word("abcd", False))) == [("a", "bcd")]
-    assert terms.phrases(Subset(terms.word("xy", False))) == []
+    assert terms.derivations(Subset(terms.word("abcd", False))).phrases == [("a", "bcd")]
+    assert terms.derivations(Subset(terms.word("xy", False))).phrases == []
 
 
 def test_an_ngram_is_not_split_into_its_words() -> None:
     terms = terms_of(titled("sun day", "sun day", "su nday"))
-    assert terms.phrases(Subset(made(terms.ngram(["sun", "day"], False)))) == []
-    assert terms.phrases(Subset(made(terms.ngram(["s", "unday"], False)))) == [("sun", "day")]
+    assert terms.derivations(Subset(made(terms.ngram(["sun", "day"], False)))).phrases == []
+    assert terms.derivations(Subset(made(terms.ngram(["s", "unday"], False)))).phrases == [("sun", "day")]
 
 
 def test_synonyms_are_in_every_subset() -> None:
     terms = terms_of(titled("x", synonyms={"new": ["big apple"], "newyork": ["nyc"], "new york": ["gotham"]}))
     term = terms.word("new", False)
     for subset in (Subset(term), Subset(term, EXACT), Subset(term, NONE, True, False), Subset(term, NONE, False, True)):
-        assert terms.phrases(subset) == [("big", "apple")]
-    assert terms.phrases(Subset(made(terms.ngram(["new", "york"], False)))) == [("nyc",), ("gotham",)]
+        assert terms.derivations(subset).phrases == [("big", "apple")]
+    assert terms.derivations(Subset(made(terms.ngram(["new", "york"], False)))).phrases == [("nyc",), ("gotham",)]
 
 
 def docs_of(terms: Terms, term: Term | None) -> list[int]:

@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
-from svcd.ranking.forward_index import ForwardIndexLoader
+from svcd.ranking.rule import ForwardIndexLoader
 
 
 @pytest.fixture(params=["forward index", "inverted index"])

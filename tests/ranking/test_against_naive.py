@@ -25,7 +25,7 @@ import pytest
 
 from svcd.ranking import scores
 from svcd.ranking.bucket_sort import RankingLimits
-from svcd.ranking.forward_index import ForwardIndexLoader
+from svcd.ranking.rule import ForwardIndexLoader
 from svcd.schema.ranking_rules import is_attribute_split
 from svcd.search.keyword import keyword_search
 from svcd.search.request import SearchQuery

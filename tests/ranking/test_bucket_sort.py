@@ -17,10 +17,10 @@ import pytest
 
 from svcd.base.docids import DocIds
 from svcd.query.graph import Graph, MatchingStrategy
-from svcd.query.postings import Postings
+from svcd.query.terms import Postings
 from svcd.query.terms import Terms
 from svcd.ranking.bucket_sort import Ranking, RankingLimits, chain, rank
-from svcd.ranking.rule import Bucket, InvertedIndexRule, RankingContext
+from svcd.ranking.rule import Bucket, RankingContext, Rule
 from svcd.ranking.scores import Ranked, Skipped
 from tests.support.searching import titled
 from tests.support.sets import of_bits
@@ -61,7 +61,7 @@ def test_a_placeholder_search_keeps_what_sorts() -> None:
     assert chained(["words", "typo", "sort", "exactness", "n:asc"], ("m:asc",), has_terms=False) == ["Sort", "Sort"]
 
 
-class Fixed(InvertedIndexRule):
+class Fixed(Rule):
     """Gives these buckets (a bit for each docid), the last of `buckets` with rank 1; counts how many were asked for."""
 
     def __init__(self, *buckets: int) -> None:

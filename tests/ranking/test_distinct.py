@@ -104,8 +104,9 @@ def test_a_walk_in_batches_is_a_walk_one_by_one(
         patch.setattr(distinct, "LARGEST_BATCH", batch * 2)
         patch.setattr(distinct, "VALUE_COST", cost)
         patch.setattr(distinct, "FEW_VALUES", 0)
-        kept, values = Distinct(reader, "color").first(reader.all_docids(), limit)
-        others = Distinct(reader, "color").sharing(values, reader.all_docids() - kept)
+        result = Distinct(reader, "color").first(reader.all_docids(), limit)
+        kept = result.docids
+        others = Distinct(reader, "color").sharing(result, reader.all_docids() - kept)
     expected = walked(reader, range(len(listed)))[0][:limit]
     assert list(kept) == expected
     if limit is None:

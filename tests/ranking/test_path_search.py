@@ -18,21 +18,16 @@ from hypothesis import strategies as st
 from svcd.base.docids import DocIds
 from svcd.query.graph import END, START, Graph, QueryNode
 from svcd.query.terms import Subset, Term
-from svcd.ranking.path_search import CheapestPaths, Edge, PathSearch, Plan, WeightedEdge
+from svcd.ranking.rule import CheapestPaths, Condition, Edge, PathSearch, Plan, WeightedEdge
 from tests.support.sets import of_bits
 
 DOCUMENTS = 12
 LAYERS = 3
 
 
-class Fixed:
+def fixed(docids: DocIds) -> Condition:
     """A condition that these documents meet."""
-
-    def __init__(self, docids: DocIds) -> None:
-        self._docids = docids
-
-    def docids(self, candidates: DocIds) -> DocIds:
-        return self._docids & candidates
+    return lambda candidates: docids & candidates
 
 
 def layered(widths: list[int]) -> Graph:
@@ -43,7 +38,7 @@ def layered(widths: list[int]) -> Graph:
         layers.append([])
         for number in range(width):
             layers[-1].append(len(nodes))
-            nodes.append(QueryNode(Subset(Term(f"{place}-{number}", False, 0)), place, place, place, place))
+            nodes.append(QueryNode(Subset(Term(f"{place}-{number}", False, 0)), place, place, place))
     layers.append([END])
     successors: list[list[int]] = [[] for _ in nodes]
     for layer, following in zip(layers, layers[1:]):
@@ -60,10 +55,10 @@ def graphs_with_edges(draw: st.DrawFn) -> tuple[Graph, dict[int, list[Edge]]]:
     """A graph with the edges into each of its nodes; some of them skip."""
     graph = layered(draw(st.lists(st.integers(1, 2), min_size=1, max_size=LAYERS)))
     edges = {}
-    for number, node in graph.term_nodes():
+    for number, node in graph.term_nodes:
         drawn = draw(st.lists(EDGE, min_size=1, max_size=3))
         edges[number] = [
-            Edge(cost, None, None, dropped << 2) if is_skip else Edge(cost, Fixed(of_bits(docids)), node)
+            Edge(cost, None, None, dropped << 2) if is_skip else Edge(cost, fixed(of_bits(docids)), node)
             for cost, docids, is_skip, dropped in drawn
         ]
     return graph, edges
@@ -92,7 +87,7 @@ def documents_of(path: list[tuple[int, Edge]], candidates: DocIds) -> DocIds:
         elif dropped >> node & 1:
             return DocIds()
         else:
-            candidates &= edge.condition.docids(candidates)
+            candidates &= edge.condition(candidates)
     return candidates
 
 
@@ -102,7 +97,7 @@ def test_buckets_and_paths_equal_those_of_all_paths(
 ) -> None:
     graph, edges = walk
     paths = ordered_paths(graph, edges)
-    plan = Plan(graph, lambda number, successor: edges[successor])
+    plan = Plan(graph, {(number, successor): edges[successor] for number, successor, _, _ in graph.steps})
     left = of_bits(bits)
     search = PathSearch(plan, left)
     assert plan.path_costs == sorted({sum(edge.cost for _, edge in path) for path in paths})
@@ -143,10 +138,10 @@ def test_cheapest_paths_equal_those_of_trying_all_paths(
     drawn: tuple[Graph, dict[tuple[int, int], list[WeightedEdge]]], bits: int
 ) -> None:
     (graph, between), candidates = drawn, of_bits(bits)
-    edges = {pair: [Edge(edge.cost, Fixed(of_bits(edge.documents)), edge.node) for edge in some] for pair, some in between.items()}
-    plan = Plan(graph, lambda number, successor: edges[number, successor])
+    edges = {pair: [Edge(edge.cost, fixed(of_bits(edge.documents)), edge.node) for edge in some] for pair, some in between.items()}
+    plan = Plan(graph, edges)
     search, ahead = PathSearch(plan, candidates), PathSearch(plan, candidates, looks_ahead=True)
     walked = [(cost, *search.bucket(cost)) for cost in plan.path_costs]
     assert [(cost, *ahead.bucket(cost)) for cost in plan.path_costs] == walked
-    found = CheapestPaths(graph, lambda node, target: between[node, target], bits).buckets()
+    found = CheapestPaths(graph, between, bits).buckets()
     assert [(cost, of_bits(documents), paths) for cost, documents, paths in found] == [(cost, docids, good) for cost, docids, good in walked if docids]

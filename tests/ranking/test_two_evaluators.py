@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.ranking.bucket_sort import RankingLimits
-from svcd.ranking.forward_index import ForwardIndexLoader
+from svcd.ranking.rule import ForwardIndexLoader
 from svcd.search.keyword import keyword_search
 from svcd.search.request import SearchQuery
 from tests.support.dict_reader import DictReader

@@ -5,7 +5,7 @@ import pytest
 
 from svcd.cli import options
 from svcd.cli.config import ConfigError, load
-from svcd.rules.limits import VARIABLES, Limits, limits_of
+from svcd.rules.values import VARIABLES, Limits, limits_of
 
 WORDS, FUEL = "SVC_EXPERIMENTAL_DSR_FUEL_MAX_COUNTED_WORDS", "SVC_EXPERIMENTAL_DSR_FUEL_WORD_FUEL"
 

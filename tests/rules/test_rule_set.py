@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from svcd.base.docids import DocIds
 from svcd.base.quantities import parse_rfc3339
 from svcd.filters.evaluation import read_filter
-from svcd.query.parser import parse_text
-from svcd.rules.limits import Limits
+from svcd.query.graph import parse_text
+from svcd.rules.values import Limits
 from svcd.rules.rule_set import RuleSet
 from svcd.schema.index_settings import IndexSettings
 from tests.support.dict_reader import DictReader

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from svcd.schema.documents import attribute_names
 from svcd.schema.index_settings import IndexSettings
-from svcd.search.formatting import FormatOptions, Formatted, Formatter
+from svcd.search.formatting import Formatted, Formatter
 from svcd.search.matches import LocatedTerm, MatchFinder
+from svcd.search.request import SearchQuery
 from svcd.text.analyzer import WORD, Analyzer
 from tests.support.contract import table
 from tests.support.shared_material import needs_oracle, oracle
@@ -39,7 +40,7 @@ def formatted(
     **options: Any,
 ) -> Formatted:
     formatter = Formatter(
-        FormatOptions(**options),
+        SearchQuery(**options),
         fields=list(dict.fromkeys(attribute_names(document))),
         displayed=displayed,
         analyzer=analyzer or Analyzer(),
@@ -62,7 +63,7 @@ def word(*words: str, at: tuple[int, int] = (0, 0), length: int = 0) -> LocatedT
 def test_nothing_is_formatted_when_nothing_is_asked() -> None:
     assert formatted({"t": "sun"}) == ({"t": "sun"}, None, None)
     assert formatted({"t": "sun"}, attributes_to_highlight=["u"], attributes_to_crop=["v"]).formatted is None
-    others = Formatter(FormatOptions(attributes_to_highlight=["t"], attributes_to_retrieve=["t"]), fields=["t", "u"],
+    others = Formatter(SearchQuery(attributes_to_highlight=["t"], attributes_to_retrieve=["t"]), fields=["t", "u"],
                        displayed=None, analyzer=Analyzer(), locales_of=lambda name: None, words=SUN)
     assert [others.hit(document).formatted for document in ({"u": "sun"}, {"t": "sun"})] == [None, {"t": "<em>sun</em>"}]
 

@@ -18,8 +18,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from svcd.search import formatting, long_texts
-from svcd.search.formatting import FormatOptions, Formatted, Formatter
+from svcd.search.formatting import Formatted, Formatter
 from svcd.search.matches import LocatedTerm, MatchFinder
+from svcd.search.request import SearchQuery
 from svcd.search.request import GUARANTEED_CHARACTERS, MAX_ADDED_BYTES, FormattingBudget
 from svcd.text.analyzer import Analyzer, Token
 
@@ -34,7 +35,7 @@ MILLION = 1_000_000
 
 def hit(text: str, budget: FormattingBudget | None = None, analyzer: Analyzer | None = None, words: MatchFinder = WORDS,
         **options: Any) -> Formatted:
-    formatter = Formatter(FormatOptions(**options), fields=["t"], displayed=None, analyzer=analyzer or Analyzer(),
+    formatter = Formatter(SearchQuery(**options), fields=["t"], displayed=None, analyzer=analyzer or Analyzer(),
                           locales_of=lambda name: None, words=words, budget=budget)
     return formatter.hit({"t": text})
 
@@ -135,7 +136,7 @@ def test_after_the_cutoff_texts_are_cropped_at_their_beginning() -> None:
 
 
 def test_hits_of_usual_size_are_formatted_after_the_cutoff() -> None:
-    formatter = Formatter(FormatOptions(attributes_to_highlight=["*"], attributes_to_crop=["t"]), fields=["t"], displayed=None,
+    formatter = Formatter(SearchQuery(attributes_to_highlight=["*"], attributes_to_crop=["t"]), fields=["t"], displayed=None,
                           analyzer=Analyzer(), locales_of=lambda name: None, words=WORDS, budget=FormattingBudget(always_expired))
     for _ in range(20):
         found = formatter.hit({"t": "a long day under the sun " * 100}).formatted
@@ -146,7 +147,7 @@ def test_tags_add_no_more_than_is_allowed() -> None:
     text, tag = "sun moon " * 1_000, "<" + "x" * 100_000 + ">"
     marked = shown(text, attributes_to_highlight=["*"], highlight_pre_tag=tag, highlight_post_tag="")
     assert len(text) < len(marked) <= len(text) + MAX_ADDED_BYTES
-    formatter = Formatter(FormatOptions(attributes_to_crop=["t:1"], crop_marker=tag), fields=["t"], displayed=None,
+    formatter = Formatter(SearchQuery(attributes_to_crop=["t:1"], crop_marker=tag), fields=["t"], displayed=None,
                           analyzer=Analyzer(), locales_of=lambda name: None, words=WORDS)
     found = formatter.hit({"t": [text] * 1_000}).formatted
     assert found is not None and sum(map(len, found["t"])) <= 1_000 * 5 + MAX_ADDED_BYTES
@@ -159,7 +160,7 @@ def test_a_very_long_word_is_one_word() -> None:
 
 
 def test_many_short_texts_do_not_stay_in_memory() -> None:
-    formatter = Formatter(FormatOptions(attributes_to_highlight=["*"]), fields=["t"], displayed=None, analyzer=Analyzer(),
+    formatter = Formatter(SearchQuery(attributes_to_highlight=["*"]), fields=["t"], displayed=None, analyzer=Analyzer(),
                           locales_of=lambda name: None, words=WORDS)
     document = {"t": [f"{number} moons" for number in range(15_000)]}  # 13 MB if all were kept
     tracemalloc.start()

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from svcd.ranking.bucket_sort import Hit
 from svcd.ranking.scores import Ranked, Skipped, Sorted, score
-from svcd.search.federated_page import MergedHit
-from svcd.search.merge_order import MergeKey, compare, merge_keys, merged
-from svcd.search.score_values import Compared
+from svcd.search.federation import MergedHit
+from svcd.search.merge_order import Compared, MergeKey, compare, merge_keys, merged
 
 WORDS, TYPO = Ranked("words", 2, 2), Ranked("typo", 2, 3)
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from svcd.base.docids import DocIds
 from svcd.ranking import scores
 from svcd.ranking.bucket_sort import Hit, Ranking
-from svcd.ranking.scores import Ranked
-from svcd.search.pins import by_position, pinned_hit, pinned_position, placed, split, with_pins
+from svcd.ranking.scores import Pinned, Ranked
+from svcd.search.keyword import by_position, placed, split_pins, with_pins
 
 PINS = st.lists(st.tuples(st.integers(0, 12), st.text("xyz", min_size=1, max_size=3)), max_size=6)
 ORGANIC = st.lists(st.text("abc", min_size=1, max_size=3), max_size=8)
@@ -64,15 +64,14 @@ def test_pages_joined_are_the_whole_list(organic, pins, size):
 
 
 def test_details_say_which_hits_are_pinned():
-    organic, pin = Hit(1, (Ranked("words", 1, 2),)), pinned_hit(2, 5)
-    assert pinned_position(organic) is None
-    assert pinned_position(Hit(3, ())) is None
-    assert split([organic, pin]) == ([organic], [(5, pin)])
+    organic, pin = Hit(1, (Ranked("words", 1, 2),)), Hit(2, (Pinned(5),))
+    assert split_pins([Hit(3, ())]) == ([Hit(3, ())], [])
+    assert split_pins([organic, pin]) == ([organic], [(5, pin)])
     assert scores.score(pin.details) == 1.0
     assert scores.score_details(pin.details, False, lambda field: False) == {"pin": {"order": 0, "position": 5}}
 
 
 def test_pinned_documents_are_counted():
-    found = with_pins(Ranking(DocIds([1, 4]), [Hit(1, ()), Hit(4, ())]), [(1, pinned_hit(9, 1))], 2)
+    found = with_pins(Ranking(DocIds([1, 4]), [Hit(1, ()), Hit(4, ())]), [(1, Hit(9, (Pinned(1),)))], 2)
     assert [hit.docid for hit in found.hits] == [1, 9]
     assert list(found.counted) == [1, 4, 9]

@@ -1,4 +1,4 @@
-"""Long strings of hits, replaced by placeholders until the response is sent (svcd.search.stored_strings). What must hold:
+"""Long strings of hits, replaced by placeholders until the response is sent (svcd.search.hits). What must hold:
 
 1. With placeholders a hit is, in the end, the same as without them, whatever parts and formats are requested.
 2. It is written in pieces of limited size; its text with placeholders is short.
@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from svcd.base import json_text
 from svcd.base.json_text import dumps, loads
-from svcd.search import formatting, hits, long_texts, stored_strings
-from svcd.search.formatting import FormatOptions, Formatter
+from svcd.search import formatting, hits, long_texts, search
+from svcd.search.formatting import Formatter
 from svcd.search.matches import LocatedTerm, MatchFinder
-from svcd.search.stored_strings import LONG_BYTES, PIECE_BYTES, LongStrings
+from svcd.search.request import SearchQuery
+from svcd.search.hits import LONG_BYTES, PIECE_BYTES, LongStrings
 from svcd.text.analyzer import Analyzer
 from tests.support.searching import answer, titled
 
@@ -41,7 +42,7 @@ def test_placeholders_do_not_change_a_hit(monkeypatch: pytest.MonkeyPatch, texts
     reader = titled(*(f"sun {text}" for text in texts))
     expected = list(answer(reader, "sun", **asked).hits)
     with monkeypatch.context() as patched:
-        for module, name, value in ((hits, "LONG_BYTES", 8), (stored_strings, "LONG_BYTES", 8), (stored_strings, "PIECE_BYTES", 5),
+        for module, name, value in ((search, "LONG_BYTES", 8), (hits, "LONG_BYTES", 8), (hits, "PIECE_BYTES", 5),
                                     (formatting, "PIECE_BYTES", 5), (formatting, "LONG_TEXT", 0), (long_texts, "CHUNK", 7),
                                     (long_texts, "MIN_PIECE", 1), (long_texts, "MAX_PIECE", 9),
                                     (json_text, "_PIECE", 3), (json_text, "_LEAST_PIECE", 2)):
@@ -66,7 +67,7 @@ def test_a_long_page_may_have_long_strings(monkeypatch: pytest.MonkeyPatch) -> N
     reader = titled(*(f"sun number {number} " + "é" * 50 for number in range(20)))
     expected = list(answer(reader, "sun", attributes_to_highlight=["*"]).hits)
     for module, name, value in ((hits, "MAX_PAGE_BYTES", 100), (hits, "PORTION_BYTES", 500), (hits, "LONG_BYTES", 50),
-                                (stored_strings, "LONG_BYTES", 50), (formatting, "LONG_TEXT", 0)):
+                                (hits, "LONG_BYTES", 50), (formatting, "LONG_TEXT", 0)):
         monkeypatch.setattr(module, name, value)
     found = answer(reader, "sun", attributes_to_highlight=["*"]).hits
     assert isinstance(found, hits.LongPage)
@@ -78,7 +79,7 @@ def test_a_long_page_may_have_long_strings(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def formatter(kept: LongStrings, analyzer: Analyzer | None = None) -> Formatter:
-    return Formatter(FormatOptions(attributes_to_highlight=["*"]), fields=["t"], displayed=None, analyzer=analyzer or Analyzer(),
+    return Formatter(SearchQuery(attributes_to_highlight=["*"]), fields=["t"], displayed=None, analyzer=analyzer or Analyzer(),
                      locales_of=lambda name: None, words=MatchFinder([LocatedTerm((0, 0), False, 3, ("sun",))]),
                      long_strings=kept)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-MOST_MODULES = 53
-MOST_CALLS = 815
+MOST_MODULES = 45
+MOST_CALLS = 680
 
 
 @pytest.fixture(scope="module")

@@ -25,10 +25,9 @@ from svcd.index.connections import open_writer
 from svcd.index.vector_reader import embedder_rows
 from svcd.index.vector_writer import StoredVectors, VectorWriter
 from svcd.ranking.bucket_sort import RankingLimits
-from svcd.search.hybrid import hybrid_search
 from svcd.search.request import Hybrid, SearchQuery
-from svcd.search.semantic import QueryTarget, semantic_search
-from svcd.search.similar import SimilarQuery, similar_documents
+from svcd.search.search import SimilarQuery, similar_documents
+from svcd.search.semantic import QueryTarget, hybrid_search, semantic_search
 from svcd.tasks import embedding
 from svcd.tasks.archive_import import import_dump
 from svcd.tasks.global_tasks import Folders
