@@ -15,9 +15,11 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from svcd.analytics.report import (
-    NAMES, TIME_BOUNDS_MS, FigureUpdate, State, adds, adds_distinct, adds_each, agent, all_of, joined, model_family, nothing,
+    ANY, FIGURES, MOST, NAMES, TIME_BOUNDS_MS, FigureUpdate, State, adds, adds_distinct, adds_each, agent, all_of, joined,
+    model_family, nothing,
 )
 from svcd.api import admission
+from svcd.api.search_parameters import PARAMETERS, Parameter
 from svcd.base import logs
 from svcd.http.message import media_type
 from svcd.schema.ranking_rules import RULE_NAMES
@@ -83,35 +85,23 @@ def _hybrid(state: State, value: Mapping[str, Any]) -> None:
         state["hybrid.semantic_ratio"] = True
 
 
-# Members with a default count only when they differ from it, because a query string decodes to all of them.
+def _update_of(row: Parameter) -> FigureUpdate:
+    """How a value of a parameter counts: in a maximum a list by its length, and a value with a default only if it differs from
+    it, because a query string decodes to all of them."""
+    kind = FIGURES[row.figure].kind
+    if kind is MOST:
+        return adds(row.figure, lambda value: len(value) if isinstance(value, list) else value)
+    return adds(row.figure, (lambda value: value != row.default) if kind is ANY else None)
+
+
 _SEARCH_MEMBERS: Mapping[str, FigureUpdate] = {
+    **{name: _update_of(row) for name, row in PARAMETERS.items() if row.figure},
     "q": _q,
-    "offset": adds("pagination.max_offset"),
-    "limit": adds("pagination.max_limit"),
-    "hitsPerPage": adds("pagination.max_limit"),
-    "attributesToRetrieve": adds("formatting.max_attributes_to_retrieve", len),
-    "attributesToCrop": adds("formatting.max_attributes_to_crop", len),
-    "cropLength": adds("formatting.crop_length", lambda value: value != 10),
-    "cropMarker": adds("formatting.crop_marker", lambda value: value != "…"),
-    "attributesToHighlight": adds("formatting.max_attributes_to_highlight", len),
-    "highlightPreTag": adds("formatting.highlight_pre_tag", lambda value: value != "<em>"),
-    "highlightPostTag": adds("formatting.highlight_post_tag", lambda value: value != "</em>"),
-    "showMatchesPosition": adds("formatting.show_matches_position"),
     "filter": note_filter,
     "sort": _sort,
-    "distinct": adds("distinct"),
-    "facets": adds("facets.avg_facets_number"),
-    "matchingStrategy": adds("matching_strategy.most_used_strategy"),
-    "attributesToSearchOn": adds("attributes_to_search_on.total_number_of_uses"),
-    "rankingScoreThreshold": adds("scoring.ranking_score_threshold"),
     "locales": adds_each("locales"),
     "hybrid": _hybrid,
-    "vector": adds("vector.max_vector_size", len),
-    "retrieveVectors": adds("vector.retrieve_vectors"),
     "media": all_of(adds("multimodal"), adds("hybrid.total_media")),
-    "useNetwork": adds("network.total_explicit_use_network"),
-    "showRankingScore": adds("scoring.show_ranking_score"),
-    "showRankingScoreDetails": adds("scoring.show_ranking_score_details"),
 }
 
 

@@ -93,10 +93,9 @@ class Congestion:
 class SearchQueue:
     """A queue of searches. parallel: how many may run at once; capacity: how many may wait; max_wait_s: for how long.
 
-    head_start_s: how long a search has its process to itself. processes: how many processes share parallel and
-    capacity; each gets an equal part, and requests are handed to the least loaded one.
-    on_congestion: called by a thread with a request when searches queue up, and again while they continue to.
-    on_wait: called before a search waits, for its turn or for another host.
+    head_start_s: how long a search has its process to itself. processes: how many processes share parallel and capacity; each
+    gets an equal part, and requests are handed to the least loaded one. on_congestion: called by a thread with a request when
+    searches queue up, and again while they continue to. on_wait: called before a search waits, for its turn or for another host.
     """
 
     def __init__(self, parallel: int, capacity: int = 1000, max_wait_s: float = 60.0, *, head_start_s: float = 0.0,
@@ -328,11 +327,9 @@ class SearchQueue:
 
     def too_many_searches(self) -> ApiError:
         """The error of a search that the queue cannot take."""
-        return ApiError(
-            "too_many_search_requests",
-            f"Too many search requests running at the same time: {self.capacity}. Retry after {_RETRY_AFTER_S}s.",
-            (("Retry-After", str(_RETRY_AFTER_S)),),
-        )
+        return ApiError("too_many_search_requests",
+                        f"Too many search requests running at the same time: {self.capacity}. Retry after {_RETRY_AFTER_S}s.",
+                        (("Retry-After", str(_RETRY_AFTER_S)),))
 
 
 class OneByOne:

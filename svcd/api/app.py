@@ -11,30 +11,30 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import (
-    chats, cluster, documents, event_streams, export, facet_search, indexes, instance, keys, metrics, multi_search, network,
-    openapi, page, render, search, search_rules, settings, similar, tasks, waiting, webhooks,
+    chats, cluster, documents, event_streams, facet_search, indexes, instance, keys, metrics, multi_search, network, openapi,
+    render, search, search_rules, similar, tasks, webhooks,
 )
 from svcd.api.admission import OneByOne
-from svcd.api.bodies import json_value, read_body
+from svcd.api.bodies import check_json, json_value, read_body
 from svcd.api.context import Context
-from svcd.api.routes import JSON, Fields, Route, Stream, Table, Text, Value
+from svcd.api.routes import Route, Stream, Table, Text
 from svcd.auth.keys import ALL_PERMITTED, Permission
 from svcd.base import logs
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
-from svcd.http.message import HttpError, Request, Response, media_type
+from svcd.http.message import HttpError, Request, Response
 from svcd.index.disk_space import disk_full_error, is_disk_failure, lacks_room
-from svcd.validation import checked_index_uid, decode_body, decode_query, decode_value, features
+from svcd.validation import checked_index_uid, decode_query, decode_value
+from svcd.validation.names import require_feature
 
 if TYPE_CHECKING:
-    from svcd.api.admission import SearchCache, SearchQueue
     from svcd.api.context import Services
 
 _DECLARED = (
-    *page.ROUTES, *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
-    *facet_search.ROUTES, *similar.ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
-    *event_streams.LOG_ROUTES, *metrics.ROUTES, *network.ROUTES, *chats.ROUTES,
-    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *export.ROUTES, *render.ROUTES, *search_rules.ROUTES, *cluster.ROUTES,
+    *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES, *facet_search.ROUTES,
+    *similar.ROUTES, *indexes.SETTINGS_ROUTES, *tasks.ROUTES, *event_streams.ROUTES, *event_streams.LOG_ROUTES, *metrics.ROUTES,
+    *network.ROUTES, *chats.ROUTES, *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *search_rules.ROUTES,
+    *cluster.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 
@@ -52,14 +52,10 @@ _FILTERED_TOKEN = ("The provided tenant token is invalid. Its rules have a filte
                    "join to what is asked for here.")
 # Bytes of a body above which one is decoded at a time: each MB takes 5 to 10 ms, in which no other thread runs.
 LARGE_BODY = 1 << 18
-# Longer error messages are cut: many messages repeat a part of the request, which may be long.
 # Bodies without content; the Python client sends the first with each DELETE, without a type.
 _EMPTY_BODIES = (b"null", b'""', b"")
+# Longer error messages are cut: many messages repeat a part of the request, which may be long.
 _MAX_MESSAGE = 100_000
-_SYSTEM_ERRORS = {  # errno: code
-    errno.EMFILE: "too_many_open_files",
-    errno.ENFILE: "too_many_open_files",
-}
 
 
 class App:
@@ -71,16 +67,6 @@ class App:
         self._table = Table(indexes.with_renaming(ROUTES) if services.renames_by_patch else ROUTES)
         self._large_bodies = OneByOne(services.searches)
         self._is_damage_logged = False
-
-    @property
-    def searches(self) -> SearchQueue:
-        """The queue of searches of this process."""
-        return self.services.searches
-
-    @property
-    def search_cache(self) -> SearchCache:
-        """The hits of earlier searches of this process."""
-        return self.services.search_cache
 
     def share(self, processes: int) -> None:
         """Use an equal part of the searches and cached bytes that `processes` processes may have together."""
@@ -118,9 +104,8 @@ class App:
             return disk_full_error()
         if is_disk_failure(error):
             return ApiError("io_error", f"The disk of the data folder failed: {error}.")
-        code = _SYSTEM_ERRORS.get(error.errno or 0) if isinstance(error, OSError) else None
-        if code:
-            return ApiError(code, str(error))
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            return ApiError("too_many_open_files", str(error))
         known = ApiError("internal", f"Internal error: {type(error).__name__}")
         if (fault := self._data_folder.instance_fault(error)) is not None:
             from svcd.index.damage import instance_error  # few instances ever need it
@@ -145,11 +130,11 @@ class App:
             return permission
 
         permission = check_permission()
-        text, wait_s = waiting.extract_wait(route, request.query) if request.query else ("", 0.0)
+        text, wait_s = tasks.extract_wait(route, request.query) if request.query else ("", 0.0)
         query = decode_query(text, route.query) if route.query else {}  # without parameters it is ignored: clients expect that
         ctx = Context(services, request, permission, check_permission, query=query, body=self._body(route, request))
         if route.feature:
-            features.require(self._data_folder.features(), *route.feature)
+            require_feature(self._data_folder.features(), *route.feature)
         ctx.path = {name: _PATH_CHECKS.get(name, str)(text) for name, text in raw_path.items()}
         if services.usage is not None:
             services.usage.note((route.method, route.path), ctx)
@@ -157,7 +142,7 @@ class App:
             cluster.wait_for_task(ctx)
         answer = route.run(ctx)
         if wait_s:
-            answer = waiting.wait_for_task(ctx, answer, wait_s)
+            answer = tasks.wait_for_task(ctx, answer, wait_s)
         value = answer.value
         if isinstance(value, Text):
             body = value.body.encode() if isinstance(value.body, str) else value.body
@@ -174,16 +159,16 @@ class App:
             if headers.get("content-type") is None and (
                     int(headers.get("content-length") or 0) > 0 or headers.get("transfer-encoding") is not None):
                 if next(request.body.chunks(), b"").strip() not in _EMPTY_BODIES:
-                    _check_json(None)
+                    check_json(None)
             return None
         if isinstance(declared, Stream):
             return None
-        _check_json(headers.get("content-type"))
+        check_json(headers.get("content-type"))
         content = read_body(request)
         if len(content) <= LARGE_BODY:
-            return _decoded(declared, content)
+            return decode_value(json_value(content, declared.most_values), declared.check, code=declared.code)
         with self._large_bodies.turn():
-            return _decoded(declared, content)
+            return decode_value(json_value(content, declared.most_values), declared.check, code=declared.code)
 
     def _no_route(self, request: Request) -> Response:
         """404 for an unknown path, 405 for an unknown method.
@@ -214,21 +199,3 @@ def error_answer(error: ApiError) -> Response:
     if len(error.message) > _MAX_MESSAGE:
         shown["message"] = f"{error.message[:_MAX_MESSAGE]}…"
     return Response(error.status, dumps(shown).encode(), headers=error.headers)
-
-
-def _decoded(declared: Fields | Value, content: bytes) -> Any:
-    """A JSON body as its route declares it."""
-    value = json_value(content, declared.most_values)
-    if isinstance(declared, Value):
-        return decode_value(value, declared.check, code=declared.code)
-    return decode_body(value, declared.fields, code=declared.code, immutable=declared.immutable,
-                       is_open=declared.is_open)
-
-
-def _check_json(content_type: str | None) -> None:
-    accepted = f"Accepted values for the Content-Type header are: `{JSON}`"
-    if content_type is None:
-        raise ApiError("missing_content_type", f"A Content-Type header is missing. {accepted}")
-    subtype = media_type(content_type).partition("/")[2]
-    if subtype != "json" and not subtype.endswith("+json"):
-        raise ApiError("invalid_content_type", f"The Content-Type `{content_type}` is invalid. {accepted}")

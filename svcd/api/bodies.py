@@ -18,6 +18,16 @@ MAX_VALUES = 1_000_000
 MAX_SEARCH_VALUES = 300_000
 
 
+def check_json(content_type: str | None) -> None:
+    """Raise missing_content_type or invalid_content_type, unless a body has a type of JSON."""
+    accepted = "Accepted values for the Content-Type header are: `application/json`"
+    if content_type is None:
+        raise ApiError("missing_content_type", f"A Content-Type header is missing. {accepted}")
+    subtype = media_type(content_type).partition("/")[2]
+    if subtype != "json" and not subtype.endswith("+json"):
+        raise ApiError("invalid_content_type", f"The Content-Type `{content_type}` is invalid. {accepted}")
+
+
 def read_body(request: Request) -> bytes:
     """The bytes of a body. Raises missing_payload, and what reading it raises."""
     content = request.body.read()
@@ -64,14 +74,21 @@ def read_sequence(request: Request, most: int) -> Iterator[list[Any]]:
     Raises unsupported_media_type, missing_payload, malformed_payload, bad_request for another value,
     payload_too_large for more than `most` values.
     """
-    subtype = media_type(request.headers.get("content-type") or "").partition("/")[2]
-    if subtype != "json" and not subtype.endswith("+json"):
-        raise ApiError("unsupported_media_type", "Content type error")
+    try:
+        check_json(request.headers.get("content-type"))
+    except ApiError:
+        raise ApiError("unsupported_media_type", "Content type error") from None
     content = read_body(request)
     try:
         start = len(content) - len(content.lstrip(_BLANKS))
         if content[start:start + 1] not in (b"[", b""):
-            raise _no_sequence(content, start)
+            # The position is the first byte of an object, but the end of any other value.
+            is_map = content[start:start + 1] == b"{"
+            end = start if is_map else json_text.value_end(content, start)
+            found = "map" if is_map else serde_type(json_text.loads(content[start:end]))
+            line, column = content.count(b"\n", 0, end) + 1, end - content.rfind(b"\n", 0, end) - 1
+            raise ApiError("bad_request", f"Json deserialize error: invalid type: {found}, expected a sequence at line {line} "
+                                          f"column {column}")
         check_size(content, most)
         try:
             yield from _portions(content.decode().strip(_BLANKS.decode()))
@@ -106,17 +123,6 @@ def _portions(text: str) -> Iterator[list[Any]]:
         at, size = end + 1, _PORTION
 
 
-def _no_sequence(content: bytes, start: int) -> ApiError:
-    """The error for a body that is not a list. Its position is the first byte of an object, but the end of any other value."""
-    is_map = content[start:start + 1] == b"{"
-    end = start if is_map else json_text.value_end(content, start)
-    found = "map" if is_map else serde_type(json_text.loads(content[start:end]))
-    line_start = content.rfind(b"\n", 0, end) + 1
-    line = content.count(b"\n", 0, end) + 1
-    place = f"line {line} column {end - line_start}"
-    return ApiError("bad_request", f"Json deserialize error: invalid type: {found}, expected a sequence at {place}")
-
-
 def serde_type(value: Any) -> str:
     """A scalar in the words with which serde reports an unexpected value."""
     if value is None:
@@ -134,10 +140,6 @@ _ESCAPED = {"\t": "\\t", "\r": "\\r", "\n": "\\n", "\0": "\\0", '"': '\\"', "\\"
 
 def debug_string(text: str) -> str:
     """The text in double quotes, with unprintable characters escaped."""
-    return '"' + "".join(map(_visible, text)) + '"'
-
-
-def _visible(character: str) -> str:
-    if character in _ESCAPED:
-        return _ESCAPED[character]
-    return character if character.isprintable() else f"\\u{{{ord(character):x}}}"
+    shown = (_ESCAPED.get(character) or (character if character.isprintable() else f"\\u{{{ord(character):x}}}")
+             for character in text)
+    return f'"{"".join(shown)}"'

@@ -14,7 +14,7 @@ from svcd.api.routes import HandlerResult, Route, Value
 from svcd.api.shapes import page
 from svcd.api.streaming import EVENTS
 from svcd.base.errors import ApiError
-from svcd.validation import Check, Param, checked_index_uid, query_strings
+from svcd.validation import Check, checked_index_uid
 
 if TYPE_CHECKING:
     from svcd.instance.chat_workspaces import Stored
@@ -56,13 +56,6 @@ def _uid(ctx: Context) -> str:
     return uid
 
 
-def _no_chat(uid: str) -> ApiError:
-    return ApiError("chat_not_found", f"chat {uid} not found")
-
-
-# Workspaces
-
-
 def list_workspaces(ctx: Context) -> HandlerResult:
     """A page of the workspaces, in the order of their uids."""
     offset, limit = ctx.query["offset"], ctx.query["limit"]
@@ -74,7 +67,7 @@ def get(ctx: Context) -> HandlerResult:
     """One workspace. Raises invalid_index_uid, chat_not_found."""
     uid = checked_index_uid(ctx.path["workspace_uid"])
     if ctx.instance.chat_workspaces.get(uid) is None:
-        raise _no_chat(uid)
+        raise ApiError("chat_not_found", f"chat {uid} not found")
     return HandlerResult(200, {"uid": uid})
 
 
@@ -82,11 +75,8 @@ def delete(ctx: Context) -> HandlerResult:
     """Delete a workspace with its settings. Raises chat_not_found."""
     uid = _uid(ctx)
     if not ctx.instance.chat_workspaces.delete(uid):
-        raise _no_chat(uid)
+        raise ApiError("chat_not_found", f"chat {uid} not found")
     return HandlerResult(204)
-
-
-# Settings
 
 
 def get_settings(ctx: Context) -> HandlerResult:
@@ -114,9 +104,6 @@ def _shown(stored: Stored) -> HandlerResult:
     return HandlerResult(200, workspace.shown(stored))
 
 
-# Completions
-
-
 def complete(ctx: Context) -> HandlerResult:
     """Have a language model answer the last message, as a stream of events.
 
@@ -128,27 +115,19 @@ def complete(ctx: Context) -> HandlerResult:
     return begin(ctx, _uid(ctx))
 
 
-_PAGE_PARAMS = {
-    "offset": Param(query_strings.positive_integer, "invalid_index_offset", default=0, about="Workspaces to skip."),
-    "limit": Param(query_strings.positive_integer, "invalid_index_limit", default=20, about="Workspaces to return."),
-}
 _WORKSPACES = "/chats"
 _WORKSPACE = f"{_WORKSPACES}/{{workspace_uid}}"
 _SETTINGS = f"{_WORKSPACE}/settings"
 
 
-def _feature(words: str) -> tuple[str, str]:
-    return "chatCompletions", words
-
-
-_OF_SETTINGS = _feature("using the /chats/settings route")
+_OF_SETTINGS = ("chatCompletions", "using the /chats/settings route")
 ROUTES = (
     Route("GET", _WORKSPACES, list_workspaces, "chats.get", {200: "ChatWorkspacePage"}, "List chat workspaces", _TAG,
-          feature=_feature("listing the chats"), query=_PAGE_PARAMS),
+          feature=("chatCompletions", "listing the chats"), query=shapes.page_params("invalid_index", "Workspaces")),
     Route("GET", _WORKSPACE, get, "chats.get", {200: "ChatWorkspace"}, "Get a chat workspace", _TAG,
-          feature=_feature("displaying a chat")),
+          feature=("chatCompletions", "displaying a chat")),
     Route("DELETE", _WORKSPACE, delete, "chats.delete", {204: {}}, "Delete a chat workspace", _TAG,
-          feature=_feature("deleting a chat")),
+          feature=("chatCompletions", "deleting a chat")),
     Route("GET", _SETTINGS, get_settings, "chatsSettings.get", {200: "ChatWorkspaceSettings"},
           "Get the settings of a chat workspace", _TAG, feature=_OF_SETTINGS),
     Route("PATCH", _SETTINGS, update_settings, "chatsSettings.update", {200: "ChatWorkspaceSettings"},
@@ -157,6 +136,6 @@ ROUTES = (
           "Reset the settings of a chat workspace", _TAG, feature=_OF_SETTINGS),
     # The only one that takes tenant tokens, whose filters each search applies.
     Route("POST", f"{_WORKSPACE}/chat/completions", complete, "chatCompletions", {200: shapes.STRING},
-          "Request a chat completion", _TAG, feature=_feature("using the /chats chat completions route"),
+          "Request a chat completion", _TAG, feature=("chatCompletions", "using the /chats chat completions route"),
           body=Value(_LateCheck(_completion_check)), answer_type=EVENTS, joins_rules=True),
 )

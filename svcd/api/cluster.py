@@ -5,11 +5,15 @@ An instance without `--cluster` answers with the error not_in_cluster.
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
-from svcd.api.context import ClusterView, Context
+from svcd.api.context import Context
 from svcd.api.routes import HandlerResult, Route, Text
 from svcd.api.streaming import StreamBody
 from svcd.base.errors import ApiError
+
+if TYPE_CHECKING:
+    from svcd.cluster.service import ClusterService
 
 _TAG = "Cluster"
 AFTER_TASK = "svc-after-task"
@@ -53,7 +57,7 @@ def remove(ctx: Context) -> HandlerResult:
     return HandlerResult(204)
 
 
-def _cluster(ctx: Context) -> ClusterView:
+def _cluster(ctx: Context) -> ClusterService:
     if ctx.services.cluster is None:
         raise ApiError("not_in_cluster", "This instance is not a node of a cluster: it was started without `--cluster`.")
     return ctx.services.cluster

@@ -5,14 +5,14 @@ that write).
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from svcd.api.admission import SearchCache, SearchQueue, Timer
-from svcd.api.query_embedding import QueryEmbedding, no_services
+from svcd.api.search_services import ActiveRules, Personalization, QueryEmbedding, no_services
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.api.traffic import ChatTraffic, Report, Traffic
 from svcd.auth.keys import ALL_PERMITTED, Keys, Permission
@@ -21,8 +21,7 @@ from svcd.http.message import BodyMemory
 from svcd.instance.data_folder import is_hidden
 
 if TYPE_CHECKING:
-    from svcd.api.active_rules import ActiveRules
-    from svcd.api.personalization import Personalization
+    from svcd.cluster.service import ClusterService
     from svcd.embedding import Embedders
     from svcd.http.message import Request
     from svcd.index.reader import IndexReader
@@ -34,25 +33,6 @@ if TYPE_CHECKING:
 
 # Bytes of the answers of all multi-searches of a process together; one answer has at most half of them.
 ANSWER_MEMORY = 64 << 20
-
-
-class ClusterView(Protocol):
-    """The state of the cluster as this node knows it. svcd.cluster.service.ClusterService implements it."""
-
-    def summary(self) -> Mapping[str, Any]:
-        """The member `cluster` of /health."""
-
-    def status(self) -> Mapping[str, Any]:
-        """This node, the leader, and every node with its lag and its hashes."""
-
-    def copy(self) -> Generator[bytes]:
-        """A snapshot of this node, in pieces. Raises ApiError."""
-
-    def drain(self, is_draining: bool) -> None:
-        """Leave leading to other nodes, or take part again."""
-
-    def remove(self, name: str) -> None:
-        """Forget a node. Raises ApiError."""
 
 
 class UsageCounter(Protocol):
@@ -97,7 +77,7 @@ class Services:
     keys: Keys
     searches: SearchQueue
     instance: Instance | None = None
-    cluster: ClusterView | None = None
+    cluster: ClusterService | None = None
     usage: UsageCounter | None = None
     traffic: Traffic = field(default_factory=Traffic)
     reports: Callable[[], Sequence[Report]] = tuple
@@ -131,30 +111,23 @@ class Services:
     @cached_property
     def active_rules(self) -> ActiveRules:
         """The search rules of the instance; used while their feature is on."""
-        from svcd.api.active_rules import ActiveRules  # imported late: few instances use search rules
-
         return ActiveRules(self.data_folder)
 
     @cached_property
     def personalization(self) -> Personalization | None:
         """Orders hits for users; None without a reranker."""
-        if self.make_reranker is None:
-            return None
-        from svcd.api.personalization import Personalization  # imported late: most instances personalize no searches
-
-        return Personalization(self.searches, self.make_reranker)
+        return None if self.make_reranker is None else Personalization(self.searches, self.make_reranker)
 
 
 @dataclass(slots=True)
 class Context:
     """One request, authorised and decoded.
 
-    recheck_permission: checks the key again, for long answers. Raises the same errors as the first check.
-    path: the checked path parameters, by the names of the route.
-    query: every declared parameter, decoded, with defaults filled in.
-    body: decoded as the route declares; absent members are absent. None for Stream and for no body.
-    snapshot: all indexes of a request as of one moment, while it reads several (svcd.api.filters.index_snapshot).
-    search_until: the time (monotonic) after which the searches of this request stop ranking.
+    recheck_permission: checks the key again, for long answers. Raises the same errors as the first check. path: the checked path
+    parameters, by the names of the route. query: every declared parameter, decoded, with defaults filled in. body: decoded as the
+    route declares; absent members are absent. None for Stream and for no body. snapshot: all indexes of a request as of one
+    moment, while it reads several (svcd.api.filters.index_snapshot). search_until: the time (monotonic) after which the searches
+    of this request stop ranking.
     """
 
     services: Services

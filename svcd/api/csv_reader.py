@@ -9,8 +9,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from svcd.api.bodies import debug_string
 from svcd.base.json_text import dumps
@@ -55,32 +54,26 @@ class _Lines:
         self._delimiter = delimiter.encode()
         self._byte = 0
         self._line_ends = 0
-        self._record_bytes = 0
-        self._place = (1, 0)
+        self.record_bytes = 0  # 0 when a record begins
+        self.place = (1, 0)  # line and byte of the next record; the csv crate ends a record at the `\r`, before the `\n`
         self.is_broken = False  # the input contains bytes that are not UTF-8
-
-    def place(self) -> tuple[int, int]:
-        """Line and byte of the next record. The csv crate ends a record at the `\\r`, in front of the `\\n`."""
-        return self._place
-
-    def begin(self) -> None:
-        """Note that the next line begins a record."""
-        self._record_bytes = 0
 
     def __iter__(self) -> Iterator[str]:
         for line in self._lines:
             text = line if self._byte else line.removeprefix(_BYTE_ORDER_MARK)
-            is_first = not self._record_bytes
-            self._record_bytes += len(text)
+            is_first = not self.record_bytes
+            self.record_bytes += len(text)
             # Both limits are checked before the csv module reads the record.
-            if self._record_bytes > _RECORD_BYTES:
+            if self.record_bytes > _RECORD_BYTES:
                 raise _TooLarge(f"more than {_RECORD_BYTES} bytes; is a closing quote missing?")
             if text.count(self._delimiter) >= _MAX_FIELDS:  # perhaps in quotes
+                after = b"[^%s]*+%s" % ((re.escape(self._delimiter),) * 2)
+                many = re.compile(rb'(?:(?:"[^"]*+(?:""[^"]*+)*+"?+)?+' + after + rb"){%d}+" % _MAX_FIELDS)
                 # Only inside quotes does a record continue in the next line.
-                if _many_fields(self._delimiter).match(text if is_first else b'"' + text):
+                if many.match(text if is_first else b'"' + text):
                     raise _TooLarge(f"more than {_MAX_FIELDS} fields")
             content = len(line.rstrip(b"\r\n"))
-            self._place = (self._line_ends + 1 + line.startswith(b"\n", content), self._byte + content + 1)
+            self.place = (self._line_ends + 1 + line.startswith(b"\n", content), self._byte + content + 1)
             self._byte += len(line)
             self._line_ends += line.count(b"\n", content)
             try:
@@ -89,12 +82,6 @@ class _Lines:
                 self.is_broken = True
                 decoded = text.decode("utf-8", "surrogateescape")
             yield decoded
-
-
-def _many_fields(delimiter: bytes) -> re.Pattern[bytes]:
-    """A pattern that matches a line with more than _MAX_FIELDS fields."""
-    after = b"[^%s]*+%s" % ((re.escape(delimiter),) * 2)
-    return re.compile(rb'(?:(?:"[^"]*+(?:""[^"]*+)*+"?+)?+' + after + rb"){%d}+" % _MAX_FIELDS)
 
 
 def _lines_of(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -121,10 +108,12 @@ def _lines_of(chunks: Iterator[bytes]) -> Iterator[bytes]:
 def csv_documents(chunks: Iterator[bytes], delimiter: str) -> Iterator[list[str]]:
     """The records of a stream as JSON objects, each on one line, some at a time. Raises CsvError."""
     records = _records(_Lines(chunks, delimiter), delimiter)
-    header = next(records, [])
-    columns = [_column(name) for name in header]
-    names = [name for name, _ in columns]
-    readers = [read for _, read in columns]
+    names, readers = [], []
+    for column in next(records, []):  # `name:number`, `name:boolean`, `name:string`; others are texts
+        name, colon, kind = column.rpartition(":")
+        is_typed = bool(colon) and kind in _TYPES
+        names.append(name if is_typed else column)
+        readers.append(_TYPES[kind] if is_typed else _string)
     lines: list[str] = []
     size = 0
     for number, record in enumerate(records, 1):
@@ -140,49 +129,34 @@ def csv_documents(chunks: Iterator[bytes], delimiter: str) -> Iterator[list[str]
 def _records(lines: _Lines, delimiter: str) -> Iterator[list[str]]:
     """All records, the header first; each must have as many fields as the header."""
     count = expected = 0
-    start = lines.place()
+    start = lines.place
     reader = csv.reader(lines, delimiter=delimiter)
     while True:
-        lines.begin()
+        lines.record_bytes = 0
         try:
             record = next(reader, None)
         except _TooLarge as error:
-            raise CsvError(f"{_at(count, start)}: found record of {error}") from None
+            place = f"CSV error: record {count} (line: {start[0]}, byte: {start[1]})"
+            raise CsvError(f"{place}: found record of {error}") from None
         if record is None:
             return
         if not record:  # an empty line; the next record is said to begin with it
             continue
         expected = expected or len(record)
-        if lines.is_broken:
-            _check_unicode(record, count, start)
+        for number, field in enumerate(record if lines.is_broken else ()):
+            try:
+                field.encode()
+            except UnicodeEncodeError as error:
+                place = f"record {count} (line {start[0]}, field: {number}, byte: {start[1]})"
+                near = len(field[:error.start].encode())
+                raise CsvError(f"CSV parse error: {place}: invalid utf-8: invalid UTF-8 in field {number} near byte index {near}"
+                               ) from None
         if len(record) != expected:
             lengths = f"found record with {len(record)} fields, but the previous record has {expected} fields"
-            raise CsvError(f"{_at(count, start)}: {lengths}")
+            raise CsvError(f"CSV error: record {count} (line: {start[0]}, byte: {start[1]}): {lengths}")
         yield record
         count += 1
-        start = lines.place()
-
-
-def _at(record: int, start: tuple[int, int]) -> str:
-    return f"CSV error: record {record} (line: {start[0]}, byte: {start[1]})"
-
-
-def _check_unicode(record: list[str], count: int, start: tuple[int, int]) -> None:
-    for at, field in enumerate(record):
-        try:
-            field.encode()
-        except UnicodeEncodeError as error:
-            place = f"record {count} (line {start[0]}, field: {at}, byte: {start[1]})"
-            near = len(field[:error.start].encode())
-            raise CsvError(
-                f"CSV parse error: {place}: invalid utf-8: invalid UTF-8 in field {at} near byte index {near}"
-            ) from None
-
-
-def _column(header: str) -> tuple[str, Callable[[str, int], Any]]:
-    """The name of a field, and the function that reads its values: of `name:number`, `name:boolean`, otherwise texts."""
-    name, colon, kind = header.rpartition(":")
-    return (name, _TYPES[kind]) if colon and kind in _TYPES else (header, _string)
+        start = lines.place
 
 
 def _string(text: str, record: int) -> str | None:

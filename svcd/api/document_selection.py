@@ -13,7 +13,8 @@ from svcd.api.filters import allowed_filter, index_snapshot, read_joined, resolv
 from svcd.base import json_text
 from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
-from svcd.ranking.sort import SortError, SortRule, check_sortable, parse_rule
+from svcd.ranking.scores import GeoSorted, Sorted
+from svcd.ranking.sort import SortError, SortRule, check_sortable, geo_buckets, parse_rule
 from svcd.schema.document_vectors import MEMBER
 from svcd.schema.documents import Selection, checked_identifier, select
 from svcd.search.shown_vectors import VECTORS_MEMBER, average_bytes, set_vectors, vectors_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from svcd.index.reader import IndexReader
 
 _VECTOR_BYTES = 1 << 18  # of documents with their vectors that are read together
+SortValue = Sorted | GeoSorted
 FILTER_CODE, _SORT_CODE = "invalid_document_filter", "invalid_document_sort"
 
 
@@ -99,6 +101,32 @@ def select_documents(ctx: Context, wanted: Wanted, held: ExitStack) -> Selected:
     except SortError as error:
         raise ApiError(_SORT_CODE, str(error)) from None
     return Selected(reader, docids, wanted)
+
+
+def sorted_documents(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule], *, needs_values: bool = True,
+                     ) -> Iterator[tuple[int, tuple[SortValue, ...]]]:
+    """The documents by the first rule, ties by the next, finally by docid; each with its values by all rules if needed."""
+    opened: list[Iterator[tuple[tuple[SortValue, ...], DocIds]]] = [iter([((), docids)])]  # by rule: the remaining buckets
+    while opened:
+        values, bucket = next(opened[-1], ((), None))
+        if bucket is None:
+            opened.pop()
+        elif len(opened) > len(rules) or not needs_values and len(bucket) < 2:
+            for docid in bucket:
+                yield docid, values
+        else:
+            opened.append(_buckets(reader, bucket, rules[len(opened) - 1], values))
+
+
+def _buckets(reader: IndexReader, docids: DocIds, rule: SortRule, before: tuple[SortValue, ...],
+             ) -> Iterator[tuple[tuple[SortValue, ...], DocIds]]:
+    """Sort documents by one rule. before: their values by the rules before it."""
+    if rule.point:
+        for found in geo_buckets(reader, rule.point, rule.is_ascending, docids):
+            yield (*before, GeoSorted(rule.point, rule.is_ascending, found.point, found.metres)), found.docids
+        return
+    for value, bucket in reader.values.sort_buckets(rule.field, rule.is_ascending, docids):
+        yield (*before, Sorted(rule.field, rule.is_ascending, value)), bucket
 
 
 def selection(fields: Sequence[str] | None) -> Selection | None:

@@ -4,15 +4,16 @@ svcd.api.uploads reads uploads; svcd.api.document_selection selects and shows do
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import shapes
 from svcd.api.bodies import read_sequence
 from svcd.api.context import Context
-from svcd.api.document_selection import FILTER_CODE, read_wanted, select_documents, selection, view
+from svcd.api.document_selection import FILTER_CODE, read_wanted, select_documents, selection, sorted_documents, view
 from svcd.api.filters import filter_of_query_string
 from svcd.api.routes import Fields, HandlerResult, Route, Stream, Text
 from svcd.api.streaming import WHOLE, list_body
@@ -20,15 +21,13 @@ from svcd.api.uploads import CONTENT_TYPES, payload_format, receive
 from svcd.base import json_text
 from svcd.base.errors import ApiError
 from svcd.filters.evaluation import check_shape, local_filter
-from svcd.ranking.sort import SortRule, geo_buckets, split_rules
+from svcd.ranking.sort import split_rules
 from svcd.search.shown_vectors import vectors_of
-from svcd.validation import (
-    Field, Param, anything, array_of, boolean, bounds, features, nullable, positive_integer, query_strings, string,
-)
+from svcd.validation import Field, Param, anything, array_of, boolean, bounds, nullable, positive_integer, query_strings, string
+from svcd.validation.names import require_feature
 
 if TYPE_CHECKING:
-    from svcd.base.docids import DocIds
-    from svcd.index.reader import IndexReader
+    pass
 
 _TAG = "Documents"
 _MAX_IDS = 2_000_000  # of one deletion: the indexing process holds them all in memory
@@ -37,14 +36,14 @@ _MAX_IDS = 2_000_000  # of one deletion: the indexing process holds them all in 
 # Read
 
 
-def fetch(ctx: Context, asked: Mapping[str, Any], is_for_caller: bool = False) -> HandlerResult:
-    """One page of the documents that `ids` names, or of all, by docid or in the order of `sort`.
+def fetch(ctx: Context) -> HandlerResult:
+    """One page of the documents that `ids` names, or of all, by docid or in the order of `sort`; by body or query string.
 
-    asked: the members of the body of `/documents/fetch`. is_for_caller: the response goes to another instance, which merges
-    the page with the pages of other instances.
+    Another instance that sends the request merges the page with the pages of other instances.
     Raises, in this order, feature_not_enabled, invalid_document_ids, invalid_document_sort for a malformed expression,
     index_not_found, invalid_document_filter, the errors of joins, invalid_document_sort for an attribute that is not sortable.
     """
+    asked = ctx.body or {**ctx.query, "filter": filter_of_query_string(ctx.query["filter"], FILTER_CODE)}
     offset, limit = asked["offset"], asked["limit"]
     uses_network = _uses_network(ctx, asked)
     wanted = read_wanted(asked)
@@ -55,7 +54,7 @@ def fetch(ctx: Context, asked: Mapping[str, Any], is_for_caller: bool = False) -
     with ExitStack() as held:
         selected = select_documents(ctx, wanted, held)
         reader, docids, size = selected.reader, selected.docids, selected.size()
-        if is_for_caller:
+        if ctx.body and ctx.is_proxied:
             from svcd.api import network_documents
 
             elements, total = network_documents.shown_for_caller(selected, offset, limit, size)
@@ -64,7 +63,10 @@ def fetch(ctx: Context, asked: Mapping[str, Any], is_for_caller: bool = False) -
         else:
             docids = reader.all_docids() if docids is None else docids
             total = len(docids)
-            page = islice(_sorted(reader, docids, wanted.rules), min(offset, total), min(offset + limit, total))
+            ordered: Iterable[int] = docids
+            if wanted.rules:
+                ordered = (docid for docid, _ in sorted_documents(reader, docids, wanted.rules, needs_values=False))
+            page = islice(ordered, min(offset, total), min(offset + limit, total))
             elements = selected.shown(page, size)
         expected = min(limit, max(total - offset, 0)) * size
         if expected > WHOLE:
@@ -74,39 +76,12 @@ def fetch(ctx: Context, asked: Mapping[str, Any], is_for_caller: bool = False) -
     return HandlerResult(200, Text(body))
 
 
-def _sorted(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule]) -> Iterator[int]:
-    """The documents by the first rule, ties by the next, finally by docid; generated on demand."""
-    opened: list[Iterator[DocIds]] = [iter([docids])]  # by rule: the remaining buckets
-    while opened:
-        bucket = next(opened[-1], None)
-        if bucket is None:
-            opened.pop()
-        elif len(opened) > len(rules) or len(bucket) < 2:
-            yield from bucket
-        else:
-            rule = rules[len(opened) - 1]
-            if rule.point:
-                opened.append(found.docids for found in geo_buckets(reader, rule.point, rule.is_ascending, bucket))
-            else:
-                opened.append(docids for _, docids in reader.values.sort_buckets(rule.field, rule.is_ascending, bucket))
-
-
 def _uses_network(ctx: Context, asked: Mapping[str, Any]) -> bool:
     """Return whether a request asks all instances of the network. Raises feature_not_enabled."""
     given = asked.get("useNetwork")
     if given is not None:  # even `false` needs the feature
-        features.require(ctx.instance.features(), "network", "passing `useNetwork` in a search query")
+        require_feature(ctx.instance.features(), "network", "passing `useNetwork` in a search query")
     return bool(given)
-
-
-def get_documents(ctx: Context) -> HandlerResult:
-    """One page of the documents, by the query string."""
-    return fetch(ctx, {**ctx.query, "filter": filter_of_query_string(ctx.query["filter"], FILTER_CODE)})
-
-
-def documents_by_query_post(ctx: Context) -> HandlerResult:
-    """One page of the documents, by the body."""
-    return fetch(ctx, ctx.body, ctx.is_proxied)
 
 
 def get(ctx: Context) -> HandlerResult:
@@ -132,15 +107,13 @@ def get(ctx: Context) -> HandlerResult:
 # Write
 
 
-def _enqueued(ctx: Context, kind: str, details: dict[str, Any], content: dict[str, Any],
-              **payload: Any) -> HandlerResult:
-    task = ctx.queue.enqueue(kind, ctx.index_uid, details=details, content=content,
-                             custom_metadata=ctx.query["customMetadata"], **payload)
-    return HandlerResult(202, shapes.task_summary(task))
+def _enqueued(ctx: Context, kind: str, details: dict[str, Any], content: dict[str, Any], **payload: Any) -> HandlerResult:
+    return shapes.enqueued(ctx, kind, ctx.index_uid, details, content, custom_metadata=ctx.query["customMetadata"], **payload)
 
 
-def _add(ctx: Context, method: str) -> HandlerResult:
-    """Receive documents and enqueue their addition.
+def _add(method: str, ctx: Context) -> HandlerResult:
+    """Receive documents and enqueue their addition. method: `replace` replaces a document with the same identifier, `update`
+    merges fields into it.
 
     Raises the errors of payloads, invalid_document_csv_delimiter.
     """
@@ -160,16 +133,6 @@ def _add(ctx: Context, method: str) -> HandlerResult:
     except BaseException:
         payload.path.unlink(missing_ok=True)
         raise
-
-
-def replace_documents(ctx: Context) -> HandlerResult:
-    """Enqueue documents that replace the documents with the same identifier."""
-    return _add(ctx, "replace")
-
-
-def update_documents(ctx: Context) -> HandlerResult:
-    """Enqueue documents whose fields are merged into the documents with the same identifier."""
-    return _add(ctx, "update")
 
 
 def _delete_ids(ctx: Context, count: int, ids: str) -> HandlerResult:
@@ -259,8 +222,7 @@ _ADD_PARAMS = {
                           about="True ignores documents that the index does not have."),
 }
 _LIST_PARAMS = {
-    "offset": Param(query_strings.positive_integer, "invalid_document_offset", default=0, about="Documents to skip."),
-    "limit": Param(query_strings.positive_integer, "invalid_document_limit", default=20, about="Documents to return."),
+    **shapes.page_params("invalid_document", "Documents"),
     "fields": _FIELDS_PARAM,
     "retrieveVectors": _VECTORS_PARAM,
     "ids": Param.list_of(query_strings.text, "invalid_document_ids", bound=bounds.IDS,
@@ -297,23 +259,19 @@ _PAGE = shapes.record({
 }, optional=["remoteErrors"])
 
 ROUTES = (
-    Route("GET", _ALL, get_documents, "documents.get", {200: _PAGE}, "List documents", _TAG,
-          query=_LIST_PARAMS),
-    Route("POST", _ALL, replace_documents, "documents.add", _SUMMARY, "Add or replace documents", _TAG,
+    Route("GET", _ALL, fetch, "documents.get", {200: _PAGE}, "List documents", _TAG, query=_LIST_PARAMS),
+    Route("POST", _ALL, partial(_add, "replace"), "documents.add", _SUMMARY, "Add or replace documents", _TAG,
           query=_ADD_PARAMS, body=Stream(CONTENT_TYPES)),
-    Route("PUT", _ALL, update_documents, "documents.add", _SUMMARY, "Add or update documents", _TAG,
+    Route("PUT", _ALL, partial(_add, "update"), "documents.add", _SUMMARY, "Add or update documents", _TAG,
           query=_ADD_PARAMS, body=Stream(CONTENT_TYPES)),
-    Route("DELETE", _ALL, clear_all_documents, "documents.delete", _SUMMARY, "Delete all documents", _TAG,
-          query=_METADATA),
-    Route("POST", f"{_ALL}/fetch", documents_by_query_post, "documents.get", {200: _PAGE},
-          "List documents by a body", _TAG, body=_FETCH_BODY),
+    Route("DELETE", _ALL, clear_all_documents, "documents.delete", _SUMMARY, "Delete all documents", _TAG, query=_METADATA),
+    Route("POST", f"{_ALL}/fetch", fetch, "documents.get", {200: _PAGE}, "List documents by a body", _TAG, body=_FETCH_BODY),
     Route("POST", f"{_ALL}/delete-batch", delete_documents_batch, "documents.delete", _SUMMARY,
           "Delete documents by identifiers", _TAG, query=_METADATA, body=Stream()),
     Route("POST", f"{_ALL}/delete", delete_documents_by_filter, "documents.delete", _SUMMARY,
           "Delete documents by filter", _TAG, query=_METADATA, body=_DELETE_BODY),
-    Route("POST", f"{_ALL}/edit", edit_documents_by_function, "documents.*", _SUMMARY,
-          "Edit documents by a function", _TAG, query=_METADATA, body=_EDIT_BODY,
-          feature=("editDocumentsByFunction", "Using the documents edit route")),
+    Route("POST", f"{_ALL}/edit", edit_documents_by_function, "documents.*", _SUMMARY, "Edit documents by a function", _TAG,
+          query=_METADATA, body=_EDIT_BODY, feature=("editDocumentsByFunction", "Using the documents edit route")),
     Route("GET", _ONE, get, "documents.get", {200: {"type": "object"}}, "Get a document", _TAG,
           query={"fields": _FIELDS_PARAM, "retrieveVectors": _VECTORS_PARAM, "useNetwork": _NETWORK_PARAM}),
     Route("DELETE", _ONE, delete, "documents.delete", _SUMMARY, "Delete a document", _TAG, query=_METADATA),

@@ -17,8 +17,9 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from svcd.api import shapes, streaming
@@ -47,7 +48,6 @@ MAX_WAITING_EVENTS = 10_000
 # Events of the log written in one piece.
 MAX_EVENTS_PER_PIECE = 500
 _LOG_TAG = "Logs"
-_PLAIN = "text/plain; charset=utf-8"
 _HUMAN, _JSON, _PROFILE = _MODES = ("human", "json", "profile")
 _USUAL = logs.of_level(logs.INFO)
 _CHECK_S = 60.0  # how often the key is checked while nothing is logged
@@ -123,10 +123,10 @@ class _Batches:
         return bool(page.results)
 
 
-def _stream(ctx: Context, kind: type[_Tasks] | type[_Batches]) -> HandlerResult:
-    """Send changes until the client leaves, its key expires, or svcd stops. Raises bad_request.
+def _stream(kind: type[_Tasks] | type[_Batches], ctx: Context) -> HandlerResult:
+    """Send every change of a status, and of the progress of batches, until the client leaves, its key expires, or svcd stops.
 
-    The stream begins after the last event that the client has seen, or with the present.
+    Raises bad_request. The stream begins after the last event that the client has seen, or with the present.
     """
     last_seen = ctx.request.headers.get(_LAST_SEEN)
     since = ctx.queue.current_position()
@@ -139,77 +139,49 @@ def _stream(ctx: Context, kind: type[_Tasks] | type[_Batches]) -> HandlerResult:
     has_lines = LINES in accepted and EVENTS not in accepted
     streams = ctx.services.streams
     streams.acquire()
-    pieces = _EventStream(ctx, kind(ctx, wanted), _as_lines if has_lines else _as_sse)
-    return HandlerResult(200, Text(StreamBody(pieces.after(since), streams.release), LINES if has_lines else EVENTS), HEADERS)
+    pieces = _events(ctx, kind(ctx, wanted), since, has_lines)
+    return HandlerResult(200, Text(StreamBody(pieces, streams.release), LINES if has_lines else EVENTS), HEADERS)
 
 
-class _EventStream:
-    """One stream, from its first byte to its last."""
-
-    def __init__(self, ctx: Context, source: _Tasks | _Batches, written: Callable[[Sequence[ChangeEvent]], bytes]) -> None:
-        self._ctx = ctx
-        self._source = source
-        self._written = written
-
-    def after(self, since: Position) -> Generator[bytes]:
-        """The pieces: an empty one that sends the head, then past changes, then new changes."""
-        listeners = self._ctx.queue.listeners
-        wakeup = listeners.add()
-        try:
-            yield b"" if self._written is _as_lines else streaming.first_event_id(since)
-            while not listeners.is_closed and self._is_allowed():
-                wakeup.clear()
-                before, (since, events) = since, self._source.after(since)
-                events += self._source.progress() if since == before else ()  # progress is of the present: past changes first
-                if events:
-                    yield self._written(events)
-                elif since == before and not (yield from self._wait_for_change(wakeup)):
+def _events(ctx: Context, source: _Tasks | _Batches, since: Position, has_lines: bool) -> Generator[bytes]:
+    """The pieces of a stream: an empty one that sends the head, then past changes, then new changes. has_lines: no SSE."""
+    listeners = ctx.queue.listeners
+    wakeup = listeners.add()
+    try:
+        # A client that loses the connection before the first event resumes from this id.
+        yield b"" if has_lines else f"id: {since}\n\n".encode()
+        while not listeners.is_closed and _is_allowed(ctx):
+            wakeup.clear()
+            before, (since, events) = since, source.after(since)
+            events += source.progress() if since == before else ()  # progress is of the present: past changes first
+            if events and has_lines:
+                yield "".join(f"{dumps(view)}\n" for _, view in events).encode()
+            elif events:
+                yield b"".join(streaming.event(dumps(view), position) for position, view in events)
+            elif since == before:
+                if not ctx.request.wait(wakeup, streaming.HEARTBEAT_S):  # the client has left
                     return
-        finally:
-            listeners.remove(wakeup)
-
-    def _wait_for_change(self, wakeup: Any) -> Generator[bytes, None, bool]:
-        """Wait for a change, and send heartbeats meanwhile. False if the client has left."""
-        if not self._ctx.request.wait(wakeup, streaming.HEARTBEAT_S):
-            return False
-        if not wakeup.is_set:
-            yield b"\n" if self._written is _as_lines else streaming.heartbeat()
-        return True
-
-    def _is_allowed(self) -> bool:
-        """Check the key again: it may have expired, or its rights may have changed."""
-        try:
-            self._ctx.permission = self._ctx.recheck_permission()
-        except ApiError:
-            return False
-        return True
+                if not wakeup.is_set:  # a heartbeat keeps proxies from closing the connection
+                    yield b"\n" if has_lines else b":\n\n"
+    finally:
+        listeners.remove(wakeup)
 
 
-def _as_sse(events: Sequence[ChangeEvent]) -> bytes:
-    return b"".join(streaming.event(dumps(view), position) for position, view in events)
-
-
-def _as_lines(events: Sequence[ChangeEvent]) -> bytes:
-    return "".join(f"{dumps(view)}\n" for _, view in events).encode()
-
-
-def stream_tasks(ctx: Context) -> HandlerResult:
-    """Every change of status of a task."""
-    return _stream(ctx, _Tasks)
-
-
-def stream_batches(ctx: Context) -> HandlerResult:
-    """Every change of status or progress of a batch."""
-    return _stream(ctx, _Batches)
+def _is_allowed(ctx: Context) -> bool:
+    """Check the key again: it may have expired, or its rights may have changed."""
+    try:
+        ctx.permission = ctx.recheck_permission()
+    except ApiError:
+        return False
+    return True
 
 
 _FEATURE = "tasksStreamingRoute"
 
 ROUTES = (
-    Route("GET", "/tasks/stream", stream_tasks, "tasks.get", {200: "Task"}, "Follow the changes of tasks", _TAG,
-          query=FILTER_PARAMS, answer_type=EVENTS, feature=(_FEATURE, "calling the /tasks/stream route"),
-          headers=_HEADERS),
-    Route("GET", "/batches/stream", stream_batches, "tasks.get", {200: "Batch"}, "Follow the changes of batches",
+    Route("GET", "/tasks/stream", partial(_stream, _Tasks), "tasks.get", {200: "Task"}, "Follow the changes of tasks", _TAG,
+          query=FILTER_PARAMS, answer_type=EVENTS, feature=(_FEATURE, "calling the /tasks/stream route"), headers=_HEADERS),
+    Route("GET", "/batches/stream", partial(_stream, _Batches), "tasks.get", {200: "Batch"}, "Follow the changes of batches",
           _TAG, query=FILTER_PARAMS, answer_type=EVENTS, feature=(_FEATURE, "calling the /batches/stream route"),
           headers=_HEADERS),
 )
@@ -275,37 +247,9 @@ class _Follower:
         self._listeners.remove(self._wakeup)
 
 
-class _ActiveFollower:
-    """The follower of this process, if any. There is one log for each process, so there is one follower."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._follower: _Follower | None = None
-
-    def begin(self, wanted: Targets, follower: _Follower) -> None:
-        """Start a follower. Raises bad_request if another client follows the log."""
-        with self._lock:
-            if not follower.begin(wanted):
-                follower.close()
-                raise ApiError("bad_request", "The `/logs/stream` route is currently in use by someone else.")
-            self._follower = follower
-
-    def end(self) -> None:
-        """End the stream of the follower, if any."""
-        with self._lock:
-            if self._follower:
-                self._follower.end()
-
-
-_active = _ActiveFollower()
-
-
-def _is_allowed(ctx: Context) -> bool:
-    try:
-        ctx.recheck_permission()
-    except ApiError:
-        return False
-    return True
+# The follower of this process, if any: there is one log for each process. The lock guards its start and its end.
+_active: _Follower | None = None
+_active_lock = threading.Lock()
 
 
 def _profiled(has_memory: bool) -> _Write:
@@ -327,17 +271,24 @@ def _profiled(has_memory: bool) -> _Write:
 
 def stream(ctx: Context) -> HandlerResult:
     """Follow the log. Raises bad_request if another client follows it."""
+    global _active
     mode = ctx.body["mode"]
     write = {_HUMAN: logs.as_text, _JSON: logs.as_json}.get(mode) or _profiled(ctx.body["profileMemory"])
     follower = _Follower(write, ctx.queue.listeners, ctx.services.broadcast)
-    _active.begin(ctx.body.get("target", _USUAL), follower)
+    with _active_lock:
+        if not follower.begin(ctx.body.get("target", _USUAL)):
+            follower.close()
+            raise ApiError("bad_request", "The `/logs/stream` route is currently in use by someone else.")
+        _active = follower
     body = StreamBody(follower.pieces(ctx), follower.close)
-    return HandlerResult(200, Text(body, _PLAIN if mode == _HUMAN else NDJSON), HEADERS)
+    return HandlerResult(200, Text(body, "text/plain; charset=utf-8" if mode == _HUMAN else NDJSON), HEADERS)
 
 
 def cancel(_ctx: Context) -> HandlerResult:
     """End the stream of the client that follows the log."""
-    _active.end()
+    with _active_lock:
+        if _active:
+            _active.end()
     return HandlerResult(204)
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from svcd.query.reader import Reader
     from svcd.search.joins import Opener
 
-_FEATURE = "foreignKeys"
-
 
 def allowed_filter(value: Any, code: str, flags: Flags) -> Condition | None:
     """The parsed filter of a request; None for an empty one.
@@ -42,8 +40,7 @@ def allowed_filter(value: Any, code: str, flags: Flags) -> Condition | None:
 def resolve_joins(condition: Condition | None, index_uid: str, reader: Reader, open_index: Opener) -> Condition | None:
     """The filter with each `_foreign` condition replaced by a condition on the values of this index.
 
-    index_uid, reader: of the index that is filtered. Raises invalid_search_filter, invalid_document_filter, and
-    index_not_found.
+    index_uid, reader: of the index that is filtered. Raises invalid_search_filter, invalid_document_filter, and index_not_found.
     """
     if condition is None or not has_joins(condition):
         return condition
@@ -103,15 +100,11 @@ def index_snapshot(ctx: Context, index_uids: Iterable[str]) -> Iterator[None]:
 
     A swap of indexes during the request is then seen completely or not at all.
     """
-    with ctx.services.data_folder.read_together(index_uids, _foreign_indexes) as ctx.snapshot:
+    with ctx.services.data_folder.read_together(index_uids, lambda reader: reader.settings.foreign_keys.values()) as ctx.snapshot:
         try:
             yield
         finally:
             ctx.snapshot = None
-
-
-def _foreign_indexes(reader: Reader) -> Iterable[str]:
-    return reader.settings.foreign_keys.values()
 
 
 def read_joined(ctx: Context, index_uid: str) -> AbstractContextManager[Any]:
@@ -125,11 +118,6 @@ def read_joined(ctx: Context, index_uid: str) -> AbstractContextManager[Any]:
     return ctx.read(index_uid)
 
 
-def has_foreign_keys(reader: Reader) -> bool:
-    """Return whether hits may contain documents of other indexes, and so may change without a write to this index."""
-    return bool(reader.settings.foreign_keys)
-
-
 def hydrate_hits(ctx: Context, hits: Sequence[str], readers: Mapping[str, Reader], index_uid: str | None = None) -> Sequence[str]:
     """The hits (JSON texts) with foreign documents in place of their identifiers.
 
@@ -137,8 +125,8 @@ def hydrate_hits(ctx: Context, hits: Sequence[str], readers: Mapping[str, Reader
     in `_federation`. Identifiers stay where the bearer may not search all of the other index (docs/http.md#visibility).
     Raises index_not_found if the other index does not exist.
     """
-    foreign_keys = {uid: reader.settings.foreign_keys for uid, reader in readers.items() if has_foreign_keys(reader)}
-    if not foreign_keys or not ctx.services.data_folder.is_enabled(_FEATURE):
+    foreign_keys = {uid: reader.settings.foreign_keys for uid, reader in readers.items() if reader.settings.foreign_keys}
+    if not foreign_keys or not ctx.services.data_folder.is_enabled("foreignKeys"):
         return hits
     permission = ctx.permission
     keys = {uid: {attribute: other for attribute, other in others.items()

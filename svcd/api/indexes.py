@@ -1,4 +1,4 @@
-"""Index routes: list, get, create, update, delete, statistics, fields, compaction, swap."""
+"""Index routes: list, get, create, update, delete, statistics, fields, compaction, swap; and the settings of an index."""
 from __future__ import annotations
 
 import re
@@ -11,16 +11,18 @@ from svcd.api import shapes
 from svcd.api.context import Context
 from svcd.api.routes import Fields, HandlerResult, Route, Value
 from svcd.base.errors import ApiError
+from svcd.schema import settings as settings_table
 from svcd.schema.attributes import WILDCARD, is_beneath, is_everything, is_reserved, matches
 from svcd.schema.index_settings import IndexSettings
+from svcd.schema.settings import Setting
 from svcd.validation import (
     Field, Param, array_of, boolean, index_uid, nullable, object_of, positive_integer, query_strings, string,
 )
 from svcd.validation.messages import name_list
+from svcd.validation.names import require_feature
 
 if TYPE_CHECKING:
     from svcd.instance.data_folder import IndexRow
-
 
 # The fields of an index with their settings
 
@@ -45,28 +47,16 @@ def _ranking_rule(settings: IndexSettings, attribute: str) -> dict[str, Any]:
 
 def _filterable(settings: IndexSettings, attribute: str) -> dict[str, Any]:
     rule = settings.filterable.rule(attribute)
-    return {
-        "enabled": rule is not None and rule.is_filterable,
-        "sortBy": settings.faceting.order_of(attribute),
-        "facetSearch": rule is not None and rule.facet_search,
-        "equality": rule is not None and rule.equality,
-        "comparison": rule is not None and rule.comparison,
-    }
-
-
-def _displayed(settings: IndexSettings, attribute: str) -> dict[str, Any]:
-    names = settings.displayed_attributes
-    return _enabled(is_everything(names) or _any_covers(names, attribute))
-
-
-def _searchable(settings: IndexSettings, attribute: str) -> dict[str, Any]:
-    names = settings.resolved["searchableAttributes"]
-    return _enabled(not is_reserved(attribute) and (is_everything(names) or _any_covers(names, attribute)))
+    return {"enabled": rule is not None and rule.is_filterable, "sortBy": settings.faceting.order_of(attribute),
+            "facetSearch": rule is not None and rule.facet_search, "equality": rule is not None and rule.equality,
+            "comparison": rule is not None and rule.comparison}
 
 
 _VIEWS: Mapping[str, Callable[[IndexSettings, str], dict[str, Any]]] = {  # member of the answer: its value
-    "displayed": _displayed,
-    "searchable": _searchable,
+    "displayed": lambda settings, name: _enabled(is_everything(settings.displayed_attributes)
+                                                 or _any_covers(settings.displayed_attributes, name)),
+    "searchable": lambda settings, name: _enabled(not is_reserved(name) and (
+        is_everything(names := settings.resolved["searchableAttributes"]) or _any_covers(names, name))),
     "sortable": lambda settings, name: _enabled(_any_covers(settings.sortable_attributes, name)),
     "distinct": lambda settings, name: _enabled(settings.distinct_attribute == name),
     "rankingRule": _ranking_rule,
@@ -93,22 +83,14 @@ def list_fields(ctx: Context) -> HandlerResult:
     return HandlerResult(200, shapes.page(kept[offset:offset + limit], offset, limit, len(kept)))
 
 
-def _flag(code: str) -> Field:
-    return Field(nullable(boolean), f"invalid_index_fields_filter_{code}")
-
-
 FIELDS_BODY = Fields({
     "offset": Field(positive_integer, "invalid_index_offset", default=0),
     "limit": Field(positive_integer, "invalid_index_limit", default=20),
     "filter": Field(nullable(object_of({
-        "attributePatterns": Field(
-            nullable(array_of(string)), "invalid_index_fields_filter_attribute_patterns"),
-        "displayed": _flag("displayed"),
-        "searchable": _flag("searchable"),
-        "sortable": _flag("sortable"),
-        "distinct": _flag("distinct"),
-        "rankingRule": _flag("ranking_rule"),
-        "filterable": _flag("filterable"),
+        "attributePatterns": Field(nullable(array_of(string)), "invalid_index_fields_filter_attribute_patterns"),
+        **{name: Field(nullable(boolean), f"invalid_index_fields_filter_{code}") for name, code in (
+            ("displayed", "displayed"), ("searchable", "searchable"), ("sortable", "sortable"), ("distinct", "distinct"),
+            ("rankingRule", "ranking_rule"), ("filterable", "filterable"))},
     })), "invalid_index_fields_filter"),
 })
 
@@ -128,21 +110,17 @@ def get(ctx: Context) -> HandlerResult:
     return HandlerResult(200, shapes.index_view(ctx.instance.require_index(ctx.index_uid)))
 
 
-def _enqueued(ctx: Context, kind: str, uid: str | None, details: dict[str, Any] | None, content: Any = None) -> HandlerResult:
-    return HandlerResult(202, shapes.task_summary(ctx.queue.enqueue(kind, uid, details=details, content=content)))
-
-
 def create(ctx: Context) -> HandlerResult:
     """Enqueue the creation of an index."""
     ctx.permission.require(ctx.body["uid"])
     primary_key = {"primaryKey": ctx.body.get("primaryKey")}
-    return _enqueued(ctx, "indexCreation", ctx.body["uid"], primary_key, primary_key)
+    return shapes.enqueued(ctx, "indexCreation", ctx.body["uid"], primary_key, primary_key)
 
 
 def update(ctx: Context) -> HandlerResult:
     """Enqueue the change of the primary key; null succeeds and does not change the key."""
     primary_key = {"primaryKey": ctx.body.get("primaryKey")}
-    return _enqueued(ctx, "indexUpdate", ctx.index_uid, primary_key, primary_key)
+    return shapes.enqueued(ctx, "indexUpdate", ctx.index_uid, primary_key, primary_key)
 
 
 def update_or_rename(ctx: Context) -> HandlerResult:
@@ -158,17 +136,17 @@ def update_or_rename(ctx: Context) -> HandlerResult:
     if primary_key is not None:
         update(ctx)
     details = {"primaryKey": primary_key, "oldIndexUid": ctx.index_uid, "newIndexUid": uid}
-    return _enqueued(ctx, "indexUpdate", ctx.index_uid, details, {"primaryKey": primary_key, "newIndexUid": uid})
+    return shapes.enqueued(ctx, "indexUpdate", ctx.index_uid, details, {"primaryKey": primary_key, "newIndexUid": uid})
 
 
 def delete(ctx: Context) -> HandlerResult:
     """Enqueue the deletion of an index with its documents and settings."""
-    return _enqueued(ctx, "indexDeletion", ctx.index_uid, {"deletedDocuments": None}, {})
+    return shapes.enqueued(ctx, "indexDeletion", ctx.index_uid, {"deletedDocuments": None}, {})
 
 
 def compact(ctx: Context) -> HandlerResult:
     """Enqueue the compaction of the file of an index."""
-    return _enqueued(ctx, "indexCompaction", ctx.index_uid, {}, {})
+    return shapes.enqueued(ctx, "indexCompaction", ctx.index_uid, {}, {})
 
 
 def index_stats(ctx: Context, row: IndexRow, being_indexed: Collection[str | None]) -> dict[str, Any]:
@@ -225,24 +203,19 @@ def swap(ctx: Context) -> HandlerResult:
         verb = "was" if len(twice) == 1 else "were"
         message = f"Indexes must be declared only once during a swap. {name_list(twice)} {verb} specified several times."
         raise ApiError("invalid_swap_duplicate_index_found", message)
-    return _enqueued(ctx, "indexSwap", None, {"swaps": swaps}, {"swaps": swaps})
+    return shapes.enqueued(ctx, "indexSwap", None, {"swaps": swaps}, {"swaps": swaps})
 
 
 _PRIMARY_KEY = Field(nullable(string), "invalid_index_primary_key",
                      about="The field that identifies a document; null to have it guessed.")
 _CREATE_BODY = Fields({
-    "uid": Field(index_uid, "invalid_index_uid", required=True, missing_code="missing_index_uid",
-                 about="The name of the index."),
+    "uid": Field(index_uid, "invalid_index_uid", required=True, missing_code="missing_index_uid", about="The name of the index."),
     "primaryKey": _PRIMARY_KEY,
 })
 _UPDATE_BODY = Fields({
     "primaryKey": Field(nullable(string), "invalid_index_primary_key",
                         about="The field that identifies a document, for an index without one; null leaves the key as it is."),
-}, immutable={
-    "uid": "bad_request",
-    "createdAt": "immutable_index_created_at",
-    "updatedAt": "immutable_index_updated_at",
-})
+}, immutable={"uid": "bad_request", "createdAt": "immutable_index_created_at", "updatedAt": "immutable_index_updated_at"})
 _RENAME_BODY = replace(
     _UPDATE_BODY, fields={**_UPDATE_BODY.fields, "uid": Field(nullable(index_uid), "invalid_index_uid", about="Its new name.")},
     immutable={name: code for name, code in _UPDATE_BODY.immutable.items() if name != "uid"})
@@ -252,24 +225,17 @@ _SWAP_BODY = Value(array_of(object_of({
     "rename": Field(boolean, "invalid_swap_rename",
                     about="True gives the first index the name of the second, which must not exist."),
 })))
-_PAGE_PARAMS = {
-    "offset": Param(query_strings.positive_integer, "invalid_index_offset", default=0, about="Indexes to skip."),
-    "limit": Param(query_strings.positive_integer, "invalid_index_limit", default=20, about="Indexes to return."),
-}
 STATS_PARAMS = {
-    "showInternalDatabaseSizes": Param(
-        query_strings.boolean, "invalid_stats_show_internal_database_sizes", default=False,
-        about="Adds the sizes of the internal tables."),
-    "sizeFormat": Param(
-        query_strings.choice("human", "raw"), "invalid_stats_size_format", default="raw",
-        schema={"type": "string", "enum": ["human", "raw"]}, about="Sizes in bytes, or as text with a unit."),
+    "showInternalDatabaseSizes": Param(query_strings.boolean, "invalid_stats_show_internal_database_sizes", default=False,
+                                       about="Adds the sizes of the internal tables."),
+    "sizeFormat": Param(query_strings.choice("human", "raw"), "invalid_stats_size_format", default="raw",
+                        schema={"type": "string", "enum": ["human", "raw"]}, about="Sizes in bytes, or as text with a unit."),
 }
 
 ROUTES = (
     Route("GET", "/indexes", list_indexes, "indexes.get", {200: "IndexPage"}, "List indexes", _TAG,
-          query=_PAGE_PARAMS),
-    Route("POST", "/indexes", create, "indexes.create", {202: "TaskSummary"}, "Create an index", _TAG,
-          body=_CREATE_BODY),
+          query=shapes.page_params("invalid_index", "Indexes")),
+    Route("POST", "/indexes", create, "indexes.create", {202: "TaskSummary"}, "Create an index", _TAG, body=_CREATE_BODY),
     Route("GET", "/indexes/{index_uid}", get, "indexes.get", {200: "Index"}, "Get an index", _TAG),
     Route("PATCH", "/indexes/{index_uid}", update, "indexes.update", {202: "TaskSummary"},
           "Change the primary key of an index", _TAG, body=_UPDATE_BODY),
@@ -278,13 +244,71 @@ ROUTES = (
           "Get statistics of an index", _TAG, query=STATS_PARAMS),
     Route("POST", "/indexes/{index_uid}/fields", list_fields, "fields.post", {200: "FieldPage"},
           "List the fields of an index", _TAG, body=FIELDS_BODY),
-    Route("POST", "/indexes/{index_uid}/compact", compact, "indexes.compact", {202: "TaskSummary"},
-          "Compact an index", _TAG),
-    Route("POST", "/swap-indexes", swap, "indexes.swap", {202: "TaskSummary"}, "Swap indexes", _TAG,
-          body=_SWAP_BODY),
+    Route("POST", "/indexes/{index_uid}/compact", compact, "indexes.compact", {202: "TaskSummary"}, "Compact an index", _TAG),
+    Route("POST", "/swap-indexes", swap, "indexes.swap", {202: "TaskSummary"}, "Swap indexes", _TAG, body=_SWAP_BODY),
 )
 
 
 def with_renaming(routes: Iterable[Route]) -> tuple[Route, ...]:
     """The routes, with a PATCH of an index that accepts a new uid."""
     return tuple(replace(route, run=update_or_rename, body=_RENAME_BODY) if route.run is update else route for route in routes)
+
+
+# Settings: all of an index, and each on a route of its own, made from a row of SETTINGS. A write only enqueues a task, which
+# checks what depends on the stored settings.
+
+_SETTINGS = "/indexes/{index_uid}/settings"
+
+
+def get_settings(ctx: Context) -> HandlerResult:
+    """All settings, except the settings of features that are off. Raises index_not_found."""
+    with ctx.instance.read(ctx.index_uid) as reader:
+        stored = reader.settings.resolved
+    return HandlerResult(200, settings_table.as_shown(stored, ctx.instance.features()))
+
+
+def _change_settings(ctx: Context, change: Mapping[str, Any], is_reset: bool = False) -> HandlerResult:
+    """Enqueue a decoded change, or a reset, which needs an index that exists.
+
+    Raises feature_not_enabled and the codes of settings_table.validate.
+    """
+    flags = ctx.instance.features()
+    for flag, action in settings_table.features_used(change):
+        require_feature(flags, flag, action)
+    settings_table.validate(change)
+    content = {"settings": dict(change), "mayCreateIndex": not is_reset and ctx.permission.may_create_index, "reset": is_reset}
+    return shapes.enqueued(ctx, "settingsUpdate", ctx.index_uid, settings_table.changed_as_shown(change), content)
+
+
+def _shape(setting: Setting) -> dict[str, Any]:
+    """The schema of its value in answers: null only where that is the default."""
+    return (nullable(setting.check) if setting.default is None else setting.check).describe()
+
+
+def _routes_of(setting: Setting) -> tuple[Route, Route, Route]:
+    """Read, write and reset of one setting."""
+    path, name = f"{_SETTINGS}/{setting.route}", setting.name
+
+    def get_one(ctx: Context) -> HandlerResult:
+        with ctx.instance.read(ctx.index_uid) as reader:
+            return HandlerResult(200, setting.shown(reader.settings.resolved))
+
+    return (
+        Route("GET", path, get_one, "settings.get", {200: _shape(setting)}, f"Read {name}", "Settings"),
+        Route(setting.method, path, lambda ctx: _change_settings(ctx, {name: ctx.body}), "settings.update", {202: "TaskSummary"},
+              f"Change {name}", "Settings", body=Value(nullable(setting.check), setting.code)),
+        Route("DELETE", path, lambda ctx: _change_settings(ctx, {name: None}, is_reset=True), "settings.update",
+              {202: "TaskSummary"}, f"Reset {name}", "Settings"),
+    )
+
+
+_ALL: Mapping[str, Any] = {"type": "object", "properties": {setting.name: _shape(setting) for setting in settings_table.SETTINGS}}
+
+SETTINGS_ROUTES: tuple[Route, ...] = (
+    Route("GET", _SETTINGS, get_settings, "settings.get", {200: _ALL}, "Read all settings", "Settings"),
+    Route("PATCH", _SETTINGS, lambda ctx: _change_settings(ctx, ctx.body), "settings.update", {202: "TaskSummary"},
+          "Change some settings", "Settings", body=Fields(settings_table.FIELDS)),
+    Route("DELETE", _SETTINGS, lambda ctx: _change_settings(ctx, settings_table.RESET_ALL, is_reset=True), "settings.update",
+          {202: "TaskSummary"}, "Reset all settings", "Settings"),
+    *(route for setting in settings_table.SETTINGS for route in _routes_of(setting)),
+)

@@ -1,8 +1,12 @@
-"""Routes of the instance as a whole: health, version, statistics, experimental features."""
+"""Routes of the instance as a whole: health, version, statistics, experimental features, and the page at `/`."""
 from __future__ import annotations
 
+import re
 import subprocess
-from functools import lru_cache
+from base64 import b64encode
+from functools import cache, lru_cache
+from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
 
 import svcd
@@ -15,9 +19,7 @@ from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.base.quantities import rfc3339_micro
 from svcd.validation import Field, boolean, nullable
-from svcd.validation.features import FEATURES
-
-_GIT_S = 5.0
+from svcd.validation.names import FEATURES
 
 
 def health(ctx: Context) -> HandlerResult:
@@ -38,7 +40,7 @@ def _commit(root: Path) -> tuple[str, str]:
     if (root / ".git").exists():
         command = ["git", "-C", str(root), "-c", f"safe.directory={root}", "rev-list", "-n1", "--format=%H %cI", "HEAD"]
         try:
-            written = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_GIT_S).stdout
+            written = subprocess.run(command, check=True, capture_output=True, text=True, timeout=5.0).stdout
             sha, date = written.splitlines()[-1].split()  # below a line "commit ..."
             return sha, date
         except (OSError, subprocess.SubprocessError, ValueError, IndexError):
@@ -84,13 +86,40 @@ def update_features(ctx: Context) -> HandlerResult:
     return HandlerResult(200, _flags(ctx))
 
 
+# The page at `/` for people who open the address in a browser: one static file, which talks to the routes of this instance and to
+# nothing else, as its policy forbids any other script, style and address. It is shown in development only (docs/page.md).
+
+
+def root(ctx: Context) -> HandlerResult:
+    """The page for browsers, in development; for all others a sign of life."""
+    if ctx.services.shows_page and "text/html" in (ctx.request.headers.get("accept") or ""):
+        text, headers = _page()
+        return HandlerResult(200, Text(text, "text/html; charset=utf-8"), headers)
+    return HandlerResult(200, {"status": "Svc is running"})
+
+
+@cache
+def _page() -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The page and its headers."""
+    text = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    hashes = {}
+    for tag in ("script", "style"):  # the policy allows the only element of each kind
+        (content,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        hashes[tag] = f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
+    policy = "; ".join((
+        "default-src 'none'", f"script-src {hashes['script']}", f"style-src {hashes['style']}", "connect-src 'self'",
+        "img-src data:", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"))
+    return text, (("Content-Security-Policy", policy), ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"),
+                  ("Cache-Control", "no-cache"), ("Vary", "Accept"))
+
+
 _FEATURES_BODY = Fields({flag: Field(nullable(boolean)) for flag in FEATURES})
 
 ROUTES = (
+    Route("GET", "/", root, None, {200: {"type": "object"}}, "Say that the instance runs", "Health"),
     Route("GET", "/health", health, None, {200: "Health"}, "Get the health", "Health"),
     Route("GET", "/version", version, "version", {200: "Version"}, "Get the version", "Version"),
-    Route("GET", "/stats", stats, "stats.get", {200: "Stats"}, "Get statistics of all indexes", "Stats",
-          query=STATS_PARAMS),
+    Route("GET", "/stats", stats, "stats.get", {200: "Stats"}, "Get statistics of all indexes", "Stats", query=STATS_PARAMS),
     Route("GET", "/experimental-features", get_features, "experimental.get", {200: "Features"},
           "List the experimental features", "Experimental features"),
     Route("PATCH", "/experimental-features", update_features, "experimental.update", {200: "Features"},

@@ -15,7 +15,7 @@ from svcd.base import quantities
 from svcd.base.errors import ApiError
 from svcd.instance.rows import KeyRow
 from svcd.validation import (
-    Field, Param, array_of, index_uid_pattern, nullable, one_of, parse_uuid, parsed, query_strings, string, uuid,
+    Field, array_of, index_uid_pattern, nullable, one_of, parse_uuid, parsed, string, uuid,
 )
 
 _TAG = "Keys"
@@ -95,16 +95,11 @@ def _refuse_unknown(ctx: Context) -> Any:
 
 def _view(ctx: Context, row: KeyRow) -> shapes.Json:
     return {
-        "name": row.name,
-        "description": row.description,
-        "key": ctx.services.keys.value_of(row.uid),
-        "uid": row.uid,
-        "actions": list(row.actions),
-        "indexes": list(row.indexes),
+        "name": row.name, "description": row.description, "key": ctx.services.keys.value_of(row.uid), "uid": row.uid,
+        "actions": list(row.actions), "indexes": list(row.indexes),
         # As the client gave it, so without the fraction that times of the daemon have.
         "expiresAt": None if row.expires_at is None else quantities.rfc3339(row.expires_at),
-        "createdAt": quantities.rfc3339_micro(row.created_at),
-        "updatedAt": quantities.rfc3339_micro(row.updated_at),
+        "createdAt": quantities.rfc3339_micro(row.created_at), "updatedAt": quantities.rfc3339_micro(row.updated_at),
     }
 
 
@@ -135,20 +130,14 @@ _CREATE_BODY = Fields(_WORDS | {
                        missing_code="missing_api_key_expires_at", about="A date in the future; null is never."),
 })
 _UPDATE_BODY = Fields(_WORDS, immutable={
-    "uid": "immutable_api_key_uid",
-    "actions": "immutable_api_key_actions",
-    "indexes": "immutable_api_key_indexes",
-    "expiresAt": "immutable_api_key_expires_at",
-    "createdAt": "immutable_api_key_created_at",
+    "uid": "immutable_api_key_uid", "actions": "immutable_api_key_actions", "indexes": "immutable_api_key_indexes",
+    "expiresAt": "immutable_api_key_expires_at", "createdAt": "immutable_api_key_created_at",
     "updatedAt": "immutable_api_key_updated_at",
 })
-_PAGE_PARAMS = {
-    "offset": Param(query_strings.positive_integer, "invalid_api_key_offset", default=0, about="Keys to skip."),
-    "limit": Param(query_strings.positive_integer, "invalid_api_key_limit", default=20, about="Keys to return."),
-}
 
 ROUTES = (
-    Route("GET", "/keys", list_keys, "keys.get", {200: "KeyPage"}, "List API keys", _TAG, query=_PAGE_PARAMS),
+    Route("GET", "/keys", list_keys, "keys.get", {200: "KeyPage"}, "List API keys", _TAG,
+          query=shapes.page_params("invalid_api_key", "Keys")),
     Route("POST", "/keys", create, "keys.create", {201: "Key"}, "Create an API key", _TAG, body=_CREATE_BODY),
     Route("GET", "/keys/{key}", get, "keys.get", {200: "Key"}, "Get an API key", _TAG),
     Route("PATCH", "/keys/{key}", update, "keys.update", {200: "Key"}, "Rename an API key", _TAG, body=_UPDATE_BODY),

@@ -22,41 +22,7 @@ from svcd.instance.task_records import STATUSES, TaskFilter
 from svcd.tasks.batching import KINDS
 from svcd.tasks.views import parse_duration
 
-# Figures of this process, from proc(5), so on Linux only.
-
-_PROC = Path("/proc")
-
-
-class ProcessFigures(NamedTuple):
-    """Times in seconds, started_at since 1970, memory in bytes."""
-
-    cpu_s: float
-    most_files: float
-    open_files: int
-    resident: int
-    started_at: float
-    threads: int
-    virtual: int
-
-
-def process_figures(proc: Path = _PROC) -> ProcessFigures | None:
-    """The figures of this process; None on systems without /proc."""
-    try:
-        # The name of the program, in parentheses, may contain spaces; field 3 of proc(5) follows it.
-        fields = (proc / "self/stat").read_text().rpartition(")")[2].split()
-        open_files = len(list((proc / "self/fd").iterdir()))
-        booted_at = next(int(line.split()[1]) for line in (proc / "stat").read_text().splitlines()
-                         if line.startswith("btime "))
-    except (OSError, StopIteration):
-        return None
-    user, system, threads, started, virtual, pages = (int(fields[number - 3]) for number in (14, 15, 20, 22, 23, 24))
-    ticks, (soft, _) = os.sysconf("SC_CLK_TCK"), resource.getrlimit(resource.RLIMIT_NOFILE)
-    return ProcessFigures(
-        cpu_s=(user + system) / ticks, most_files=float("inf") if soft == resource.RLIM_INFINITY else soft,
-        open_files=open_files,
-        resident=pages * os.sysconf("SC_PAGE_SIZE"), started_at=booted_at + started / ticks, threads=threads,
-        virtual=virtual,
-    )
+_PROC = Path("/proc")  # see proc(5), so on Linux only
 
 
 def resident_bytes(proc: Path = _PROC) -> int | None:
@@ -119,9 +85,7 @@ def number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
-_ALL_INDEXES = (
-    "The provided API key is invalid. The API key for the `/metrics` route must allow access to all indexes."
-)
+_ALL_INDEXES = "The provided API key is invalid. The API key for the `/metrics` route must allow access to all indexes."
 _MILLISECOND = quantities.SECOND // 1000
 # The last batch that indexed documents is looked for among this many recent batches.
 _RECENT_BATCHES = 20
@@ -145,7 +109,7 @@ def get(ctx: Context) -> HandlerResult:
     reports = ctx.services.reports()
     scrape = _Scrape(ctx, sum_of(ctx.services.traffic, reports), reports)
     families = sorted(chain.from_iterable(group(scrape) for group in _GROUPS), key=attrgetter("name"))
-    return HandlerResult(200, Text(render((*families, *_process())), CONTENT_TYPE))
+    return HandlerResult(200, Text(render((*families, *process_families())), CONTENT_TYPE))
 
 
 def _gauge(name: str, about: str, value: float) -> Family:
@@ -164,8 +128,7 @@ def _sizes(scrape: _Scrape) -> Iterator[Family]:
 
 def _traffic(scrape: _Scrape) -> Iterator[Family]:
     counts = {(method, path, str(status)): count for (method, path, status), count in scrape.traffic.answered().items()}
-    yield Family("svc_http_requests_total", COUNTER, "Svc HTTP requests total",
-                 labelled(("method", "path", "status"), counts))
+    yield Family("svc_http_requests_total", COUNTER, "Svc HTTP requests total", labelled(("method", "path", "status"), counts))
     samples = []
     for (method, path), timing in sorted(scrape.traffic.timings().items(), key=lambda row: row[0]):
         labels, cumulative = (("method", method), ("path", path)), timing.cumulative()
@@ -219,8 +182,7 @@ def _batches(scrape: _Scrape) -> Iterator[Family]:
     finished = [batch for batch in recent if batch.finished_at is not None]
     shares = {(str(running.batch.uid), step["currentStep"]): step["finished"] / step["total"] if step["total"] else 0.0
               for running in queue.running() for step in (running.batch.progress or {}).get("steps", ())}
-    yield Family("svc_batch_running_progress_trace", GAUGE, "The currently running progress trace",
-                 labelled(_BATCH_STEP, shares))
+    yield Family("svc_batch_running_progress_trace", GAUGE, "The currently running progress trace", labelled(_BATCH_STEP, shares))
     trace = {(str(batch.uid), path): parse_duration(text) // _MILLISECOND
              for batch in finished[:1] for path, text in batch.stats.get("progressTrace", {}).items()}
     yield Family("svc_last_finished_batches_progress_trace_ms", GAUGE,
@@ -250,24 +212,30 @@ def _chats(scrape: _Scrape) -> Iterator[Family]:
                      labelled(("workspace", "model"), {pair: counts[place] for pair, counts in tokens.items()}))
 
 
-_GROUPS: tuple[Callable[[_Scrape], Iterator[Family]], ...] = (
-    _sizes, _traffic, _indexes, _tasks, _searches, _batches, _chats,
-)
+_GROUPS: tuple[Callable[[_Scrape], Iterator[Family]], ...] = (_sizes, _traffic, _indexes, _tasks, _searches, _batches, _chats)
 
 
-def _process() -> Iterator[Family]:
-    figures = process_figures()
-    if figures is None:
+def process_families(proc: Path = _PROC) -> Iterator[Family]:
+    """The figures of this process; none on systems without /proc."""
+    try:
+        # The name of the program, in parentheses, may contain spaces; field 3 of proc(5) follows it.
+        fields = (proc / "self/stat").read_text().rpartition(")")[2].split()
+        open_files = len(list((proc / "self/fd").iterdir()))
+        booted_at = next(int(line.split()[1]) for line in (proc / "stat").read_text().splitlines() if line.startswith("btime "))
+    except (OSError, StopIteration):
         return
+    user, system, threads, started, virtual, pages = (int(fields[number - 3]) for number in (14, 15, 20, 22, 23, 24))
+    ticks, (soft, _) = os.sysconf("SC_CLK_TCK"), resource.getrlimit(resource.RLIMIT_NOFILE)
+    most_files = float("inf") if soft == resource.RLIM_INFINITY else soft
     yield Family("process_cpu_seconds_total", COUNTER, "Total user and system CPU time spent in seconds.",
-                 (Sample(figures.cpu_s),))
-    yield _gauge("process_max_fds", "Maximum number of open file descriptors.", figures.most_files)
-    yield _gauge("process_open_fds", "Number of open file descriptors.", figures.open_files)
-    yield _gauge("process_resident_memory_bytes", "Resident memory size in bytes.", figures.resident)
+                 (Sample((user + system) / ticks),))
+    yield _gauge("process_max_fds", "Maximum number of open file descriptors.", most_files)
+    yield _gauge("process_open_fds", "Number of open file descriptors.", open_files)
+    yield _gauge("process_resident_memory_bytes", "Resident memory size in bytes.", pages * os.sysconf("SC_PAGE_SIZE"))
     yield _gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.",
-                 int(figures.started_at))
-    yield _gauge("process_threads", "Number of OS threads in the process.", figures.threads)
-    yield _gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.", figures.virtual)
+                 int(booted_at + started / ticks))
+    yield _gauge("process_threads", "Number of OS threads in the process.", threads)
+    yield _gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.", virtual)
 
 
 ROUTES = (

@@ -9,21 +9,21 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from svcd.api.admission import REQUEST_S, Timer
-from svcd.api.answer_members import (
-    METADATA_HEADERS, PERFORMANCE_DETAILS, facet_members, measured, metadata, performance_details, semantic_members, shown_vector,
-    timed_slot, uuid7, wants_metadata,
+from svcd.api.answers import (
+    METADATA_HEADERS, AnswerBuilder, facet_members, measured, metadata, semantic_members, shown_vector, timed_slot, uuid7,
+    wants_metadata,
 )
 from svcd.api.context import ANSWER_MEMORY, Context
 from svcd.api.filters import has_joins, hydrate_hits, index_snapshot
 from svcd.api.routes import Fields, HandlerResult, Route, Text
-from svcd.api.search import AnswerBuilder, add_answer
-from svcd.api.search_parameters import (
-    FIELDS, PERSONALIZE, BearerQuery, check_available, page_of, personalized, query_of, with_joins_resolved,
-)
+from svcd.api.search import add_answer
+from svcd.api.search_parameters import FIELDS, PAGE_FIELDS, check_available, page_of, personalized, query_of, with_joins_resolved
+from svcd.api.search_services import SearchEmbedding
 from svcd.api.traffic import DEGRADED
 from svcd.base import tracing
 from svcd.base.errors import ApiError
@@ -32,9 +32,9 @@ from svcd.base.quantities import message_size
 from svcd.facets.distribution import merged_facets
 from svcd.search.request import Federation, IndexedQuery, SearchResult
 from svcd.validation import (
-    Field, array_of, boolean, bounds, features, index_uid, map_of, nullable, number, object_of, parsed, positive_integer, string,
+    ABSENT, Field, array_of, bounds, index_uid, map_of, nullable, number, object_of, parsed, positive_integer, string,
 )
-from svcd.validation.names import parse_index_uid
+from svcd.validation.names import parse_index_uid, require_feature
 
 if TYPE_CHECKING:
     from svcd.api.remote_search import NetworkSearch
@@ -67,9 +67,8 @@ _FEDERATION_OPTIONS = object_of({
 _QUERY = object_of({
     "indexUid": Field(index_uid, "invalid_index_uid", required=True, missing_code="missing_index_uid"),
     **FIELDS,
-    "offset": Field(nullable(positive_integer), "invalid_search_offset"),
-    "limit": Field(nullable(positive_integer), "invalid_search_limit"),
-    "showPerformanceDetails": Field(nullable(boolean), "invalid_search_show_performance_details"),
+    **{name: replace(FIELDS[name], check=nullable(FIELDS[name].check), default=ABSENT)
+       for name in ("offset", "limit", "showPerformanceDetails")},
     "federationOptions": Field(nullable(_FEDERATION_OPTIONS), "invalid_multi_search_federation_options"),
 })
 
@@ -80,21 +79,15 @@ def _by_index_uid(by_index: Mapping[str, Any]) -> Mapping[str, Any]:
     return by_index
 
 
-_MERGE_FACETS = object_of({
-    "maxValuesPerFacet": Field(nullable(positive_integer), "invalid_multi_search_max_values_per_facet"),
-})
 _FEDERATION = object_of({
-    "limit": Field(positive_integer, "invalid_search_limit", default=20),
-    "offset": Field(positive_integer, "invalid_search_offset", default=0),
-    "page": Field(nullable(positive_integer), "invalid_search_page"),
-    "hitsPerPage": Field(nullable(positive_integer), "invalid_search_hits_per_page"),
+    **{name: FIELDS[name] for name in ("limit", "offset", "page", "hitsPerPage")},
     "facetsByIndex": Field(parsed(map_of(nullable(array_of(string))), _by_index_uid), "invalid_multi_search_facets_by_index",
                            about="Index uid -> patterns of the facets to count."),
-    "mergeFacets": Field(nullable(_MERGE_FACETS), "invalid_multi_search_merge_facets"),
-    "distinct": Field(nullable(string), "invalid_search_distinct",
-                      about="Attribute whose values the merged hits show once each."),
-    "showPerformanceDetails": Field(boolean, "invalid_search_show_performance_details", default=False),
-    "personalize": Field(nullable(PERSONALIZE), "invalid_search_personalize"),
+    "mergeFacets": Field(nullable(object_of({
+        "maxValuesPerFacet": Field(nullable(positive_integer), "invalid_multi_search_max_values_per_facet"),
+    })), "invalid_multi_search_merge_facets"),
+    "distinct": replace(FIELDS["distinct"], about="Attribute whose values the merged hits show once each."),
+    **{name: FIELDS[name] for name in ("showPerformanceDetails", "personalize")},
 })
 
 _BODY = Fields({
@@ -126,24 +119,21 @@ def _separate(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query]) -> 
     for place, (query, each) in enumerate(zip(queries, asked)):
         ctx.services.searches.yield_turn()
         answer.add(b"," if place else b"")
-        _inside(place, partial(_add_result, answer, ctx, query, each, request_uid))
+        try:
+            if query.get("federationOptions") is not None:
+                raise ApiError("invalid_multi_search_federation_options",
+                               "Using `federationOptions` is not allowed in a non-federated search.\n"
+                               " - Hint: remove `federationOptions` from the query or add `federation` to the request.")
+            check_available(query, ctx.services.data_folder.features)
+            with measured(query.get("showPerformanceDetails")):
+                add_answer(answer, ctx, each, query, request_uid, f'"indexUid":{dumps(each.indexed.index_uid)},')
+        except ApiError as error:
+            raise error.inside(f"Inside `.queries[{place}]`") from None
         if answer.size > MAX_ANSWER:
             raise ApiError("bad_request", f"The answers to the first {place + 1} of {len(queries)} queries have more than "
                                           f"{message_size(MAX_ANSWER)}: lower `limit` or `attributesToRetrieve`, or send fewer "
                                           "queries at once.")
     answer.add(b"]}")
-
-
-def _add_result(answer: AnswerBuilder, ctx: Context, query: Query, asked: BearerQuery, request_uid: str) -> None:
-    if query.get("federationOptions") is not None:
-        raise ApiError(
-            "invalid_multi_search_federation_options",
-            "Using `federationOptions` is not allowed in a non-federated search.\n"
-            " - Hint: remove `federationOptions` from the query or add `federation` to the request.",
-        )
-    check_available(query, ctx.services.data_folder.features)
-    with measured(query.get("showPerformanceDetails")):
-        add_answer(answer, ctx, asked, query, request_uid, f'"indexUid":{dumps(asked.indexed.index_uid)},')
 
 
 # Merged answers
@@ -158,7 +148,7 @@ def _refusal(option: str, member: str, *hints: str) -> str:
 
 def _check_separate(query: Query, has_distinct: bool) -> None:
     """Reject members of a query that only the federation as a whole may set."""
-    given = [name for name in ("offset", "limit", "page", "hitsPerPage") if query.get(name) is not None]
+    given = [name for name in PAGE_FIELDS if query.get(name) is not None]
     if given:
         raise ApiError("invalid_multi_search_query_pagination", _refusal(
             "pagination options", given[0],
@@ -170,28 +160,24 @@ def _check_separate(query: Query, has_distinct: bool) -> None:
             f" - Hint: pass `federation.facetsByIndex.{query['indexUid']}: {listed}` for facets in federated search"))
     if query.get("personalize") is not None:
         raise ApiError("invalid_multi_search_query_personalization", _refusal(
-            "`.personalize`", "personalize",
-            " - Hint: pass `federation.personalize` for personalization in federated search"))
+            "`.personalize`", "personalize", " - Hint: pass `federation.personalize` for personalization in federated search"))
     if query.get("useNetwork") and _options(query).get("remote") is not None:
-        raise ApiError("invalid_multi_search_federation_options", _NETWORK_TWICE)
+        raise ApiError("invalid_multi_search_federation_options",
+                       "Using `.useNetwork` is not allowed as the same time as `.federationOptions.remote`.\n"
+                       "  - Hint: to perform an explicit query against a remote, remove `.useNetwork`.\n"
+                       "  - Hint: to automatically perform queries against the entire network, remove "
+                       "`.federationOptions.remote`.")
     if query.get("showPerformanceDetails") is not None:
         raise ApiError("invalid_multi_search_query_show_performance_details",
                        _refusal("`.showPerformanceDetails`", "showPerformanceDetails"))
     if has_distinct and query.get("distinct") is not None:
-        raise ApiError("invalid_multi_search_distinct", _DISTINCT_TWICE)
+        raise ApiError("invalid_multi_search_distinct",
+                       "Using `distinct` options is not allowed in federated queries when it also appears in "
+                       "`.federation.distinct`.\n - Hint: remove `distinct` from the query or remove `federation` from the "
+                       "request\n  - Note: `distinct` at the query level is discouraged in federated search.")
 
 
 _REMOTE_SEARCH = "Performing a remote federated search"
-_DISTINCT_TWICE = (
-    "Using `distinct` options is not allowed in federated queries when it also appears in `.federation.distinct`.\n"
-    " - Hint: remove `distinct` from the query or remove `federation` from the request\n"
-    "  - Note: `distinct` at the query level is discouraged in federated search."
-)
-_NETWORK_TWICE = (
-    "Using `.useNetwork` is not allowed as the same time as `.federationOptions.remote`.\n"
-    "  - Hint: to perform an explicit query against a remote, remove `.useNetwork`.\n"
-    "  - Hint: to automatically perform queries against the entire network, remove `.federationOptions.remote`."
-)
 
 
 def _options(query: Query) -> Mapping[str, Any]:
@@ -202,13 +188,13 @@ def _check_remote(ctx: Context, query: Query) -> None:
     """Raise feature_not_enabled, and invalid_multi_search_remote for an unknown name."""
     remote, position = _options(query).get("remote"), _options(query).get("queryPosition")
     if remote is not None:
-        features.require(ctx.services.data_folder.features(), "network", _REMOTE_SEARCH)
+        require_feature(ctx.services.data_folder.features(), "network", _REMOTE_SEARCH)
         network = ctx.services.data_folder.network()
         if remote != network.self_name and remote not in network.remotes:
             raise ApiError("invalid_multi_search_remote",
                            f"Invalid `.federation_options.remote`: remote `{remote}` is not registered")
     if position is not None:
-        features.require(ctx.services.data_folder.features(), "network", "Using `federationOptions.queryPosition`")
+        require_feature(ctx.services.data_folder.features(), "network", "Using `federationOptions.queryPosition`")
 
 
 def _network_search(ctx: Context, queries: Sequence[Query], asked: Sequence[IndexedQuery], given: Mapping[str, Any],
@@ -233,7 +219,7 @@ def _checked_queries(ctx: Context, queries: Sequence[Query], has_distinct: bool)
     has_distinct: the federation as a whole has `distinct`.
     """
     if ctx.is_proxied:
-        features.require(ctx.services.data_folder.features(), "network", _REMOTE_SEARCH)
+        require_feature(ctx.services.data_folder.features(), "network", _REMOTE_SEARCH)
     asked = _each(queries, lambda query: query_of(ctx, query["indexUid"], query, _options(query).get("weight", 1.0),
                                                   _options(query).get("queryPosition")).indexed)
     _each(queries, lambda query: _check_separate(query, has_distinct))
@@ -245,14 +231,6 @@ def _checked_queries(ctx: Context, queries: Sequence[Query], has_distinct: bool)
                 reader = _inside(place, partial(_opened, ctx, each.index_uid, stack))
                 asked[place] = with_joins_resolved(ctx, each, reader)  # its errors do not name the query: clients expect that
     return asked
-
-
-def _merged(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]) -> None:
-    answer.add(b'{"hits":[')
-    rest = _run_federation(answer, ctx, queries, federation)
-    if (details := performance_details()) is not None:
-        rest[PERFORMANCE_DETAILS] = details
-    answer.add(f"],{dumps(rest)[1:]}".encode())
 
 
 @tracing.span("search")
@@ -278,7 +256,7 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
         # If another instance sends the request, that instance orders the hits for the user.
         personalize = None if wanted.is_proxied else federation.get("personalize")
         ordering = personalize and personalized(ctx, personalize, [query.get("q") for query in queries], timer, readers)
-        embedding = ctx.services.embedding.for_search(timer)
+        embedding = SearchEmbedding(ctx.services.embedding, timer)
         local, remotes = (asked, None) if network is None else (network.local, network.remotes)
         found = federated(read, local, wanted, timer, embedding, remotes, ordering)
         if timer.has_run_out:
@@ -350,7 +328,8 @@ def multi_search_with_post(ctx: Context) -> HandlerResult:
             if federation is None:
                 _separate(answer, ctx, queries)
             else:
-                _merged(answer, ctx, queries, federation)
+                answer.add(b'{"hits":[')
+                answer.end(_run_federation(answer, ctx, queries, federation))
         return HandlerResult(200, Text(answer.body(ctx)))
 
 

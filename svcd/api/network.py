@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from svcd.api.answer_members import uuid7
+from svcd.api.answers import uuid7
 from svcd.api.context import Context
 from svcd.api.routes import Fields, HandlerResult, Route
 from svcd.base.errors import ApiError

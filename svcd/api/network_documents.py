@@ -6,36 +6,32 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cmp_to_key
 from itertools import islice
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from svcd.api.document_selection import Selected, Wanted, select_documents
+from svcd.api.document_selection import Selected, SortValue, Wanted, select_documents, sorted_documents
 from svcd.api.routes import HandlerResult, Text
 from svcd.api.streaming import WHOLE, list_body
-from svcd.api.use_network import begin_calls, partition, waiting
-from svcd.base.docids import DocIds
+from svcd.api.remote_search import begin_calls, partition, waiting
 from svcd.base.errors import ApiError, ErrorObject
 from svcd.base.json_text import dumps, loads
 from svcd.ranking.scores import GeoSorted, Sorted
-from svcd.ranking.sort import SortRule, geo_buckets
 from svcd.remote import remote_calls
 from svcd.search.merge_order import Compared, by_distance, by_value, read_values, shown_values
 from svcd.validation.messages import U64_MAX
 
 if TYPE_CHECKING:
     from svcd.api.context import Context
-    from svcd.index.reader import IndexReader
     from svcd.instance.network import Network
 
 CALLS_AT_ONCE = 40
 FEDERATION = "_federation"
 _VALUES = "weightedScoreValues"
 
-SortValue = Sorted | GeoSorted
 SortValues = Sequence[Compared]  # one per sort expression
 
 
@@ -58,7 +54,7 @@ def fetch(ctx: Context, asked: Mapping[str, Any], wanted: Wanted) -> HandlerResu
     offset, limit = asked["offset"], asked["limit"]
     network = ctx.services.data_folder.network()
     asked_of_each = {**asked, "limit": min(offset + limit, U64_MAX), "offset": 0}
-    calls = _Calls(ctx, network, asked_of_each)
+    results = _begin(ctx, network, asked_of_each)
     with ExitStack() as held:
         lists: list[Iterable[tuple[SortValues, bytes]]] = []
         total = expected = 0
@@ -69,7 +65,7 @@ def fetch(ctx: Context, asked: Mapping[str, Any], wanted: Wanted) -> HandlerResu
             lists, expected = [own], min(limit, total) * size
             if expected > WHOLE:
                 held.callback(selected.reader.close)
-        found = calls.results()
+        found = results()
         of_remotes = [_documents(page) for page in found.pages.values()]
         before = sum(name in found.pages for name in parts.remotes[:parts.place])
         lists = [*of_remotes[:before], *lists, *of_remotes[before:]]
@@ -85,7 +81,7 @@ def fetch(ctx: Context, asked: Mapping[str, Any], wanted: Wanted) -> HandlerResu
 def find(ctx: Context, document_id: str) -> str:
     """The JSON text of a document that this instance does not have. Raises document_not_found, remote_bad_response."""
     asked = {**ctx.query, "ids": [document_id], "offset": 0, "limit": 1}
-    found = _Calls(ctx, ctx.services.data_folder.network(), asked).results()
+    found = _begin(ctx, ctx.services.data_folder.network(), asked)()
     for page in found.pages.values():
         for _, text in _documents(page):
             return text.decode()
@@ -93,31 +89,29 @@ def find(ctx: Context, document_id: str) -> str:
     raise ApiError("document_not_found", f"Document `{document_id}` not found.{failed}")
 
 
-class _Calls:
-    """Calls of `/documents/fetch` on all remotes. Its creation starts them."""
+def _begin(ctx: Context, network: Network, asked: Mapping[str, Any]) -> Callable[[], _Remotes]:
+    """Call `/documents/fetch` of all remotes; return a function that waits for the results."""
+    # Remotes must not call other instances in turn: they get no `useNetwork`.
+    body = {"offset": asked["offset"], "limit": asked["limit"], "fields": asked.get("fields"),
+            "retrieveVectors": asked["retrieveVectors"], "ids": asked.get("ids"), "filter": asked.get("filter"),
+            "sort": asked.get("sort"), "useNetwork": None}
+    calls = begin_calls(ctx, network, CALLS_AT_ONCE)
+    pending = {name: calls.start(name, "POST", f"/indexes/{ctx.index_uid}/documents/fetch", body, _page)
+               for name in partition(network).remotes}
 
-    def __init__(self, ctx: Context, network: Network, asked: Mapping[str, Any]) -> None:
-        # Remotes must not call other instances in turn: they get no `useNetwork`.
-        body = {"offset": asked["offset"], "limit": asked["limit"], "fields": asked.get("fields"),
-                "retrieveVectors": asked["retrieveVectors"], "ids": asked.get("ids"), "filter": asked.get("filter"),
-                "sort": asked.get("sort"), "useNetwork": None}
-        calls = begin_calls(ctx, network, CALLS_AT_ONCE)
-        self._ctx = ctx
-        self._pending = {name: calls.start(name, "POST", f"/indexes/{ctx.index_uid}/documents/fetch", body, _page)
-                         for name in partition(network).remotes}
-
-    def results(self) -> _Remotes:
-        """Wait for all calls."""
+    def results() -> _Remotes:
         pages: dict[str, Mapping[str, Any]] = {}
         errors: dict[str, ErrorObject] = {}
-        with waiting(self._ctx):
-            for name, call in self._pending.items():
+        with waiting(ctx):
+            for name, call in pending.items():
                 try:
                     pages[name] = call.result()
                 except ApiError as error:
                     errors[name] = error.as_json()
         nested = [page.get("remoteErrors") or {} for page in pages.values()]
         return _Remotes(pages, {name: error for each in (*nested, errors) for name, error in each.items()})
+
+    return results
 
 
 def _page(answer: Any) -> Mapping[str, Any]:
@@ -154,17 +148,18 @@ def _documents(page: Mapping[str, Any]) -> list[tuple[SortValues, bytes]]:
 
 
 def _compare(left: SortValues, right: SortValues) -> int:
-    """Compare by the first sort expression that differs: negative if the left document comes first, 0 if all are equal."""
-    difference = next(filter(None, map(_compare_values, left, right)), 0)
-    return (difference > 0) - (difference < 0)
+    """Compare by the first sort expression that differs: negative if the left document comes first, 0 if all are equal.
 
-
-def _compare_values(left: Compared, right: Compared) -> float:
-    """Compare two values of the same kind; 0 for other values, which instances with the same order never send."""
-    if isinstance(left, Sorted) and isinstance(right, Sorted):
-        return by_value(left, right)
-    if isinstance(left, GeoSorted) and isinstance(right, GeoSorted):
-        return by_distance(left, right)
+    Only values of the same kind differ: instances with the same order send no others.
+    """
+    for one, other in zip(left, right):
+        difference = 0.0
+        if isinstance(one, Sorted) and isinstance(other, Sorted):
+            difference = by_value(one, other)
+        elif isinstance(one, GeoSorted) and isinstance(other, GeoSorted):
+            difference = by_distance(one, other)
+        if difference:
+            return 1 if difference > 0 else -1
     return 0
 
 
@@ -187,14 +182,13 @@ def shown_for_caller(selected: Selected, offset: int, limit: int, size: int) -> 
     return (with_member(text, values) for values, text in documents), total
 
 
-def _shown_with_values(
-    selected: Selected, offset: int, limit: int, size: int,
-) -> tuple[Iterator[tuple[Sequence[SortValue], bytes]], int]:
+def _shown_with_values(selected: Selected, offset: int, limit: int,
+                       size: int) -> tuple[Iterator[tuple[Sequence[SortValue], bytes]], int]:
     """(sort values and JSON texts of the documents of a page, found on demand; total number of documents)"""
     reader = selected.reader
     docids = reader.all_docids() if selected.docids is None else selected.docids
     total = len(docids)
-    ordered = islice(_sorted(reader, docids, selected.wanted.rules), min(offset, total), min(offset + limit, total))
+    ordered = islice(sorted_documents(reader, docids, selected.wanted.rules), min(offset, total), min(offset + limit, total))
     ahead: deque[Sequence[SortValue]] = deque()  # values of documents that are being read
 
     def ordered_docids() -> Iterator[int]:
@@ -203,28 +197,3 @@ def _shown_with_values(
             yield docid
 
     return ((ahead.popleft(), text) for text in selected.shown(ordered_docids(), size)), total
-
-
-def _sorted(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule]) -> Iterator[tuple[int, tuple[SortValue, ...]]]:
-    """The documents by the first rule, ties by the next, finally by docid, each with its values."""
-    opened: list[Iterator[tuple[tuple[SortValue, ...], DocIds]]] = [iter([((), docids)])]
-    while opened:
-        values, bucket = next(opened[-1], ((), None))
-        if bucket is None:
-            opened.pop()
-        elif len(opened) > len(rules):
-            for docid in bucket:
-                yield docid, values
-        else:
-            opened.append(_buckets(reader, bucket, rules[len(opened) - 1], values))
-
-
-def _buckets(reader: IndexReader, docids: DocIds, rule: SortRule, before: tuple[SortValue, ...],
-             ) -> Iterator[tuple[tuple[SortValue, ...], DocIds]]:
-    """Sort documents by one rule. before: their values by the rules before it."""
-    if rule.point:
-        for found in geo_buckets(reader, rule.point, rule.is_ascending, docids):
-            yield (*before, GeoSorted(rule.point, rule.is_ascending, found.point, found.metres)), found.docids
-        return
-    for value, bucket in reader.values.sort_buckets(rule.field, rule.is_ascending, docids):
-        yield (*before, Sorted(rule.field, rule.is_ascending, value)), bucket

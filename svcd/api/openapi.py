@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from svcd import INTERFACE_VERSION
 from svcd.api.context import Context
-from svcd.api.routes import JSON, Body, Fields, HandlerResult, Route, Text, Value
+from svcd.api.routes import JSON, HandlerResult, Route, Stream, Text
 from svcd.api.shapes import SCHEMAS, Json, ref
-from svcd.api.waiting import WAIT, WAIT_NAME, answers_of, is_write
+from svcd.api.tasks import WAIT, WAIT_NAME, is_write
 from svcd.auth.keys import names_that_open
 from svcd.base.errors import ERRORS
 from svcd.base.json_text import dumps
-from svcd.validation import object_of
 
 VERSION = "3.1.0"
 _SECURITY_SCHEME = "Bearer"
@@ -34,20 +33,13 @@ def _content(media_type: str, schema: Json) -> Json:
     return {media_type: {"schema": schema}}
 
 
-def _request_body(body: Body) -> Json:
-    if isinstance(body, Fields):
-        return {"required": True, "content": _content(JSON, object_of(body.fields, is_open=body.is_open).describe())}
-    if isinstance(body, Value):
-        return {"required": True, "content": _content(JSON, body.check.describe())}
-    contents: Json = {}
-    for media_type in body.content_types:
-        contents |= _content(media_type, {} if media_type == JSON else {"type": "string"})
-    return {"required": True, "content": contents}
-
-
 def _responses(route: Route) -> Json:
     responses: Json = {}
-    for status, shape in answers_of(route).items():
+    answers = dict(route.answers)
+    if is_write(route):  # a waiting request gets the finished task
+        finished = ref("Task")
+        answers[200] = {"oneOf": [ref("TaskSummary"), finished]} if route.answers.get(200) == "TaskSummary" else finished
+    for status, shape in answers.items():
         response: Json = {"description": _MEANINGS[status]}
         if status != 204:
             response["content"] = _content(route.answer_type, ref(shape) if isinstance(shape, str) else dict(shape))
@@ -78,8 +70,13 @@ def _operation(route: Route) -> Json:
                    for name, about in route.headers.items()]
     if parameters:
         operation["parameters"] = parameters
-    if route.body:
-        operation["requestBody"] = _request_body(route.body)
+    if isinstance(route.body, Stream):
+        contents: Json = {}
+        for media_type in route.body.content_types:
+            contents |= _content(media_type, {} if media_type == JSON else {"type": "string"})
+        operation["requestBody"] = {"required": True, "content": contents}
+    elif route.body:
+        operation["requestBody"] = {"required": True, "content": _content(JSON, route.body.check.describe())}
     operation["responses"] = _responses(route)
     # A key needs one of these names. If the route has several actions, a shared name opens all of them.
     named = [names_that_open(action) for action in route.actions]

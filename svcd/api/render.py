@@ -15,7 +15,7 @@ from svcd.base.json_text import dumps, loads
 from svcd.schema.embedder_settings import fragments, indexing_part
 from svcd.templates import JsonTemplate, Template, TemplateError, document_variables, fragment_variables
 from svcd.validation import Field, anything, index_uid, non_zero, nullable, object_of, one_of, string
-from svcd.validation.features import require
+from svcd.validation.names import require_feature
 
 _TEMPLATE_CODE = "invalid_render_template"
 _INPUT_CODE = "invalid_render_input"
@@ -61,7 +61,7 @@ def _check_kind(ctx: Context, kinds: Mapping[str, _Kind], given: Mapping[str, An
     """Check the feature of a kind, and which parameters it has."""
     feature, rules = kinds[given["kind"]]
     if feature is not None:
-        require(ctx.instance.features(), feature[0], f"{doing}: {feature[1]}")
+        require_feature(ctx.instance.features(), feature[0], f"{doing}: {feature[1]}")
     for rule in rules.split():
         name = rule[1:]
         is_there = given.get(_MEMBERS.get(name, name)) is not None
@@ -81,16 +81,12 @@ def _fetched(ctx: Context, wanted: Mapping[str, Any]) -> Template | JsonTemplate
     if kind == "inlineDocumentTemplate" and not isinstance(wanted["inline"], str):
         raise _no_template("inline document templates must be strings")
     value = wanted["inline"] if kind.startswith("inline") else _stored(ctx, wanted)
-    if kind.endswith("Fragment"):
-        return _parsed(lambda: JsonTemplate.parse(value), lambda error: error.while_parsing())
-    return _parsed(lambda: Template.parse(value), lambda error: f"user error: cannot parse template: {error.message}")
-
-
-def _parsed(parse: Callable[[], Any], words: Callable[[TemplateError], str]) -> Any:
+    is_fragment = kind.endswith("Fragment")
     try:
-        return parse()
+        return JsonTemplate.parse(value) if is_fragment else Template.parse(value)
     except TemplateError as error:
-        raise ApiError("template_parsing_error", f"{_FETCHING_TEMPLATE}: {words(error)}") from None
+        reason = error.while_parsing() if is_fragment else f"user error: cannot parse template: {error.message}"
+        raise ApiError("template_parsing_error", f"{_FETCHING_TEMPLATE}: {reason}") from None
 
 
 def _no_template(reason: str) -> ApiError:
@@ -109,10 +105,7 @@ def _stored(ctx: Context, wanted: Mapping[str, Any]) -> Any:
         raise ApiError(error.code, f"{_FETCHING_TEMPLATE}: cannot open index `{uid}`: {error.message}") from None
     if wanted["kind"] == "chatDocumentTemplate":
         return settings.resolved["chat"]["documentTemplate"]
-    return _of_embedder(settings.embedders.get(wanted["embedder"]), wanted)
-
-
-def _of_embedder(embedder: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> Any:
+    embedder = settings.embedders.get(wanted["embedder"])
     place = f"embedder `{wanted['embedder']}` in index `{wanted['indexUid']}`"
     is_search = wanted["kind"] == "searchFragment"
     missing = f"cannot find {{}} fragment `{wanted.get('fragment')}` for {place}"
@@ -155,8 +148,7 @@ def _input(ctx: Context, given: Mapping[str, Any]) -> tuple[dict[str, Any], Call
             _check_kind(ctx, _INPUT_KINDS, given, _INPUT_CODE, _FETCHING_INPUT)
             docid = reader.docid_of(given["id"])
             if docid is None:
-                raise ApiError("render_document_not_found",
-                               f"{_FETCHING_INPUT}: document `{given['id']}` not found in `{uid}`")
+                raise ApiError("render_document_not_found", f"{_FETCHING_INPUT}: document `{given['id']}` not found in `{uid}`")
             return loads(reader.documents([docid])[0]), reader.settings.searchable.__contains__
     except ApiError as error:
         if error.code != "index_not_found":
@@ -173,23 +165,17 @@ def _object(value: Any, what: str, note: str) -> dict[str, Any]:
                                 f"at line 1 column {column}\n  - Note: {note}")
 
 
-# Both
-
-
 def _rendered(template: Template | JsonTemplate, given: dict[str, Any], is_searchable: Callable[[str], bool] | None) -> Any:
     try:
         if isinstance(template, JsonTemplate):
             return template.render(given if is_searchable is None else fragment_variables(given))
-        if is_searchable is None:
-            raise _not_rendered("cannot render a document template with a search query")
-        return template.render(document_variables(given, is_searchable))
+        if is_searchable is not None:
+            return template.render(document_variables(given, is_searchable))
+        reason = "cannot render a document template with a search query"
     except TemplateError as error:
-        raise _not_rendered(error.while_rendering() if isinstance(template, JsonTemplate) else
-                            f"user error: missing field in document: {error.message}") from None
-
-
-def _not_rendered(reason: str) -> ApiError:
-    return ApiError("template_rendering_error", f"error while rendering template: {reason}")
+        reason = error.while_rendering() if isinstance(template, JsonTemplate) else \
+            f"user error: missing field in document: {error.message}"
+    raise ApiError("template_rendering_error", f"error while rendering template: {reason}")
 
 
 _BODY = Fields({

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.api.bodies import MAX_VALUES
 from svcd.http.message import Portions
-from svcd.validation import Field, Param
+from svcd.validation import Check, Field, Param, object_of
 
 if TYPE_CHECKING:
     from svcd.api.context import Context
@@ -51,7 +51,7 @@ class Fields:
     """A JSON object whose members are declared.
 
     immutable: {member: code} of members that exist but can't be changed. is_open: other members are ignored. most_values: how
-    many JSON values it may have, at all levels.
+    many JSON values it may have, at all levels. check: made from these.
     """
 
     fields: Mapping[str, Field]
@@ -59,6 +59,10 @@ class Fields:
     immutable: Mapping[str, str] = field(default_factory=dict)
     is_open: bool = False
     most_values: int = MAX_VALUES
+    check: Check = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "check", object_of(self.fields, immutable=self.immutable, is_open=self.is_open))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +139,6 @@ class _Node:
         self.parameter: _Node | None = None
         self.routes: dict[str, Route] = {}
 
-    def grow(self, segment: str) -> _Node:
-        """The child for one segment of a declared path, made when it is new."""
-        if segment.startswith("{"):
-            self.parameter = self.parameter or _Node()
-            return self.parameter
-        return self.literal.setdefault(segment, _Node())
-
     def find(self, segments: tuple[str, ...], values: tuple[str, ...] = ()) -> tuple[_Node, tuple[str, ...]] | None:
         """The node of a path with the values of its parameters; None for an unknown path."""
         if not segments:
@@ -164,7 +161,11 @@ class Table:
         for route in self.routes:
             node = self._root
             for segment in segments_of(route.path):
-                node = node.grow(segment)
+                if segment.startswith("{"):
+                    node.parameter = node.parameter or _Node()
+                    node = node.parameter
+                else:
+                    node = node.literal.setdefault(segment, _Node())
             if node.routes.setdefault(route.method, route) is not route:
                 raise ValueError(f"two routes for {route.method} {route.path}")
 

@@ -1,142 +1,148 @@
-"""The parameters of a search: their declarations with checks and error codes, and the query that a body or a query string asks
-for.
-"""
+"""The parameters of a search: one row each, with checks and error codes, and the query that a body or a query string asks for."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.api.admission import Timer
 from svcd.api.filters import allowed_filter, filter_of_query_string, read_joined, resolve_joins, with_bearer_filter
+from svcd.api.search_services import prompt_of
 from svcd.base.errors import ApiError
 from svcd.ranking.sort import SortError, parse_rule, split_rules
 from svcd.search.request import Hybrid, IndexedQuery, Reranking, SearchQuery
 from svcd.validation import (
-    Field, Param, any_object, anything, array_of, boolean, bounds, features, nullable, number, object_of, one_of, parsed,
+    ABSENT, Check, Field, Param, any_object, anything, array_of, boolean, bounds, nullable, number, object_of, one_of, parsed,
     positive_integer, string, text_of,
 )
 from svcd.validation import query_strings as query
-from svcd.validation.names import LOCALES, locale, parse_locale
+from svcd.validation.names import LOCALES, PERSONALIZATION, feature_not_enabled, locale, parse_locale, require_feature
 
 if TYPE_CHECKING:
     from svcd.api.context import Context
     from svcd.index.reader import IndexReader as Reader
 
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a search. Its error code and the field of the query have its name, in snake case.
+
+    check: of its value in a body. param: of its text in a query string; several under their own names; None if only bodies have
+    it. target: of SearchQuery (QUERY), or of Federation (PAGE); "" if the search reads it otherwise. code: end of the error code,
+    if it is not the name. feature: the experimental feature that it needs. figure: its figure in the usage report
+    (svcd.analytics).
+    """
+
+    check: Check
+    param: Param | Mapping[str, Param] | None
+    default: Any = ABSENT
+    target: str = ""
+    code: str = ""
+    required: bool = False
+    feature: str = ""
+    figure: str = ""
+    about: str = ""
+
+
+QUERY, PAGE = "query", "page"
 _STRATEGIES = ("last", "all", "frequency")
 
 
-def unit_interval(name: str) -> Callable[[float], float]:
-    """A function that checks that a number is from 0 to 1."""
+def unit_interval(name: str) -> tuple[Check, Param]:
+    """The check and the parameter of a number from 0 to 1."""
 
-    def check(value: float) -> float:
+    def unit(value: float) -> float:
         if 0.0 <= value <= 1.0:
             return value
         raise ValueError(f"the value of `{name}` is invalid, expected a float between `0.0` and `1.0`.")
 
-    return check
+    return parsed(number, unit), Param(lambda text: unit(query.number(text)), schema={"type": "number"})
 
 
-def unit_parser(name: str) -> Callable[[str], float]:
-    """A function that reads such a number from a query string."""
-    check = unit_interval(name)
-    return lambda text: check(query.number(text))
-
-
-_NAMES = nullable(array_of(string, bound=bounds.NAMES))
-_THRESHOLD = parsed(number, unit_interval("rankingScoreThreshold"))
-_RATIO = parsed(number, unit_interval("semanticRatio"))
+_COUNT = positive_integer, Param(query.positive_integer)
+_MAY_COUNT = nullable(positive_integer), Param(query.positive_integer)
+_TEXT = string, Param(query.text)
+_NAMES = nullable(array_of(string, bound=bounds.NAMES)), Param.list_of(query.text, bound=bounds.NAMES)
+_FLAG = boolean, Param(query.boolean)
+_THRESHOLD, _THRESHOLD_PARAM = unit_interval("rankingScoreThreshold")
+_RATIO, _RATIO_PARAM = unit_interval("semanticRatio")
 _HYBRID = object_of({
     "semanticRatio": Field(_RATIO, "invalid_search_semantic_ratio", default=0.5),
     "embedder": Field(string, "invalid_search_embedder", required=True),
 })
-PERSONALIZE = object_of({
-    "userContext": Field(text_of(bounds.TEXT), "invalid_search_personalize_user_context", required=True),
-})
+_HYBRID_PARAMS = {"hybridEmbedder": Param(query.text, "invalid_search_embedder"),
+                  "hybridSemanticRatio": replace(_RATIO_PARAM, code="invalid_search_semantic_ratio")}
+_PERSONALIZE_CODE = "invalid_search_personalize_user_context"
+_PERSONALIZE = object_of({"userContext": Field(text_of(bounds.TEXT), _PERSONALIZE_CODE, required=True)})
 
-FIELDS: Mapping[str, Field] = {  # in the order in which messages list them
-    "q": Field(nullable(text_of(bounds.TEXT)), "invalid_search_q", about="The text to search; without it, all documents."),
-    "offset": Field(positive_integer, "invalid_search_offset", default=0),
-    "limit": Field(positive_integer, "invalid_search_limit", default=20),
-    "page": Field(nullable(positive_integer), "invalid_search_page", about="Page number, from 1."),
-    "hitsPerPage": Field(nullable(positive_integer), "invalid_search_hits_per_page"),
-    "attributesToRetrieve": Field(_NAMES, "invalid_search_attributes_to_retrieve"),
-    "attributesToCrop": Field(_NAMES, "invalid_search_attributes_to_crop"),
-    "cropLength": Field(positive_integer, "invalid_search_crop_length", default=10),
-    "cropMarker": Field(string, "invalid_search_crop_marker", default="…"),
-    "attributesToHighlight": Field(_NAMES, "invalid_search_attributes_to_highlight"),
-    "highlightPreTag": Field(string, "invalid_search_highlight_pre_tag", default="<em>"),
-    "highlightPostTag": Field(string, "invalid_search_highlight_post_tag", default="</em>"),
-    "showMatchesPosition": Field(boolean, "invalid_search_show_matches_position", default=False),
-    "filter": Field(anything, "invalid_search_filter"),
-    "sort": Field(nullable(array_of(string, bound=bounds.SORT)), "invalid_search_sort"),
-    "distinct": Field(nullable(string), "invalid_search_distinct"),
-    "facets": Field(_NAMES, "invalid_search_facets"),
-    "matchingStrategy": Field(one_of(*_STRATEGIES), "invalid_search_matching_strategy", default="last"),
-    "attributesToSearchOn": Field(_NAMES, "invalid_search_attributes_to_search_on"),
-    "rankingScoreThreshold": Field(nullable(_THRESHOLD), "invalid_search_ranking_score_threshold"),
-    "locales": Field(nullable(array_of(locale, bound=bounds.NAMES)), "invalid_search_locales"),
-    "hybrid": Field(nullable(_HYBRID), "invalid_search_hybrid_query"),
-    "vector": Field(nullable(array_of(number, bound=bounds.VECTOR)), "invalid_search_vector"),
-    "retrieveVectors": Field(boolean, "invalid_search_retrieve_vectors", default=False),
-    "media": Field(nullable(any_object), "invalid_search_media"),
-    "personalize": Field(nullable(PERSONALIZE), "invalid_search_personalize"),
-    "useNetwork": Field(nullable(boolean), "invalid_search_use_network"),
-    "showRankingScore": Field(boolean, "invalid_search_show_ranking_score", default=False),
-    "showRankingScoreDetails": Field(boolean, "invalid_search_show_ranking_score_details", default=False),
-    "showPerformanceDetails": Field(boolean, "invalid_search_show_performance_details", default=False),
+PARAMETERS: Mapping[str, Parameter] = {  # in the order in which messages list them
+    "q": Parameter(nullable(text_of(bounds.TEXT)), Param(query.text), target=QUERY,
+                   about="The text to search; without it, all documents."),
+    "offset": Parameter(*_COUNT, 0, PAGE, figure="pagination.max_offset"),
+    "limit": Parameter(*_COUNT, 20, PAGE, figure="pagination.max_limit"),
+    "page": Parameter(*_MAY_COUNT, target=PAGE, about="Page number, from 1."),
+    "hitsPerPage": Parameter(*_MAY_COUNT, target=PAGE, figure="pagination.max_limit"),
+    "attributesToRetrieve": Parameter(*_NAMES, target=QUERY, figure="formatting.max_attributes_to_retrieve"),
+    "attributesToCrop": Parameter(*_NAMES, target=QUERY, figure="formatting.max_attributes_to_crop"),
+    "cropLength": Parameter(*_COUNT, 10, QUERY, figure="formatting.crop_length"),
+    "cropMarker": Parameter(*_TEXT, "…", QUERY, figure="formatting.crop_marker"),
+    "attributesToHighlight": Parameter(*_NAMES, target=QUERY, figure="formatting.max_attributes_to_highlight"),
+    "highlightPreTag": Parameter(*_TEXT, "<em>", QUERY, figure="formatting.highlight_pre_tag"),
+    "highlightPostTag": Parameter(*_TEXT, "</em>", QUERY, figure="formatting.highlight_post_tag"),
+    "showMatchesPosition": Parameter(*_FLAG, False, QUERY, figure="formatting.show_matches_position"),
+    "filter": Parameter(anything, Param(query.text)),
+    "sort": Parameter(nullable(array_of(string, bound=bounds.SORT)), Param(split_rules), target=QUERY),
+    "distinct": Parameter(nullable(string), Param(query.text), target=QUERY, figure="distinct"),
+    "facets": Parameter(*_NAMES, figure="facets.avg_facets_number"),
+    "matchingStrategy": Parameter(one_of(*_STRATEGIES), Param(query.choice(*_STRATEGIES), schema={
+        "type": "string", "enum": list(_STRATEGIES)}), "last", QUERY, figure="matching_strategy.most_used_strategy"),
+    "attributesToSearchOn": Parameter(*_NAMES, target=QUERY, figure="attributes_to_search_on.total_number_of_uses"),
+    "rankingScoreThreshold": Parameter(nullable(_THRESHOLD), _THRESHOLD_PARAM, target=QUERY,
+                                       figure="scoring.ranking_score_threshold"),
+    "locales": Parameter(nullable(array_of(locale, bound=bounds.NAMES)), Param.list_of(
+        parse_locale, bound=bounds.NAMES, schema={"type": "string", "enum": list(LOCALES)}), target=QUERY),
+    "hybrid": Parameter(nullable(_HYBRID), _HYBRID_PARAMS, code="hybrid_query"),
+    "vector": Parameter(nullable(array_of(number, bound=bounds.VECTOR)), Param.list_of(query.number, bound=bounds.VECTOR),
+                        target=QUERY, figure="vector.max_vector_size"),
+    "retrieveVectors": Parameter(*_FLAG, False, QUERY, figure="vector.retrieve_vectors"),
+    "media": Parameter(nullable(any_object), None, target=QUERY, feature="multimodal"),
+    "personalize": Parameter(nullable(_PERSONALIZE), {"personalizeUserContext": Param(query.text, _PERSONALIZE_CODE)}),
+    "useNetwork": Parameter(nullable(boolean), Param(query.boolean), feature="network",
+                            figure="network.total_explicit_use_network"),
+    "showRankingScore": Parameter(*_FLAG, False, QUERY, figure="scoring.show_ranking_score"),
+    "showRankingScoreDetails": Parameter(*_FLAG, False, QUERY, figure="scoring.show_ranking_score_details"),
+    "showPerformanceDetails": Parameter(*_FLAG, False),
 }
 
 
-def _flag(code: str) -> Param:
-    return Param(query.boolean, code, default=False)
+def _snake_case(name: str) -> str:
+    return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
 
 
-def _texts(code: str) -> Param:
-    return Param.list_of(query.text, code, bound=bounds.NAMES)
+def fields_of(prefix: str, parameters: Mapping[str, Parameter]) -> dict[str, Field]:
+    """The members of a body with these parameters. prefix: of their error codes."""
+    return {name: Field(row.check, prefix + (row.code or _snake_case(name)), row.required, default=row.default, about=row.about)
+            for name, row in parameters.items()}
 
 
-PARAMS: Mapping[str, Param] = {  # in the order in which messages list them
-    "q": Param(query.text, "invalid_search_q"),
-    "offset": Param(query.positive_integer, "invalid_search_offset", default=0),
-    "limit": Param(query.positive_integer, "invalid_search_limit", default=20),
-    "page": Param(query.positive_integer, "invalid_search_page"),
-    "hitsPerPage": Param(query.positive_integer, "invalid_search_hits_per_page"),
-    "attributesToRetrieve": _texts("invalid_search_attributes_to_retrieve"),
-    "attributesToCrop": _texts("invalid_search_attributes_to_crop"),
-    "cropLength": Param(query.positive_integer, "invalid_search_crop_length", default=10),
-    "cropMarker": Param(query.text, "invalid_search_crop_marker", default="…"),
-    "attributesToHighlight": _texts("invalid_search_attributes_to_highlight"),
-    "highlightPreTag": Param(query.text, "invalid_search_highlight_pre_tag", default="<em>"),
-    "highlightPostTag": Param(query.text, "invalid_search_highlight_post_tag", default="</em>"),
-    "showMatchesPosition": _flag("invalid_search_show_matches_position"),
-    "filter": Param(query.text, "invalid_search_filter"),
-    "sort": Param(split_rules, "invalid_search_sort"),
-    "distinct": Param(query.text, "invalid_search_distinct"),
-    "facets": _texts("invalid_search_facets"),
-    "matchingStrategy": Param(query.choice(*_STRATEGIES), "invalid_search_matching_strategy", default="last",
-                              schema={"type": "string", "enum": list(_STRATEGIES)}),
-    "attributesToSearchOn": _texts("invalid_search_attributes_to_search_on"),
-    "rankingScoreThreshold": Param(unit_parser("rankingScoreThreshold"), "invalid_search_ranking_score_threshold",
-                                   schema={"type": "number"}),
-    "locales": Param.list_of(parse_locale, "invalid_search_locales", bound=bounds.NAMES,
-                             schema={"type": "string", "enum": list(LOCALES)}),
-    "hybridEmbedder": Param(query.text, "invalid_search_embedder"),
-    "hybridSemanticRatio": Param(unit_parser("semanticRatio"), "invalid_search_semantic_ratio",
-                                 schema={"type": "number"}),
-    "vector": Param.list_of(query.number, "invalid_search_vector", bound=bounds.VECTOR),
-    "retrieveVectors": _flag("invalid_search_retrieve_vectors"),
-    "personalizeUserContext": Param(query.text, "invalid_search_personalize_user_context"),
-    "useNetwork": Param(query.boolean, "invalid_search_use_network"),
-    "showRankingScore": _flag("invalid_search_show_ranking_score"),
-    "showRankingScoreDetails": _flag("invalid_search_show_ranking_score_details"),
-    "showPerformanceDetails": _flag("invalid_search_show_performance_details"),
-}
+def params_of(prefix: str, parameters: Mapping[str, Parameter]) -> dict[str, Param]:
+    """The same parameters in a query string."""
+    params: dict[str, Param] = {}
+    for name, row in parameters.items():
+        if isinstance(row.param, Param):
+            params[name] = replace(row.param, code=prefix + _snake_case(name), required=row.required, about=row.about,
+                                   default=None if row.default is ABSENT else row.default)
+        else:
+            params.update(row.param or {})
+    return params
 
-_GATED = {  # parameter: (feature that it needs, the words that open the refusal)
-    "media": ("multimodal", "passing `media` in a search query"),
-    "useNetwork": ("network", "passing `useNetwork` in a search query"),
-}
+
+FIELDS: Mapping[str, Field] = fields_of("invalid_search_", PARAMETERS)
+PARAMS: Mapping[str, Param] = params_of("invalid_search_", PARAMETERS)
+_GATED = {name: row.feature for name, row in PARAMETERS.items() if row.feature}
+_QUERY_FIELDS = {name: _snake_case(name) for name, row in PARAMETERS.items() if row.target == QUERY}
+PAGE_FIELDS = {name: _snake_case(name) for name, row in PARAMETERS.items() if row.target == PAGE}
 
 
 def from_query_string(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,44 +176,14 @@ def check_sort(body: Mapping[str, Any]) -> None:
 def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bool | None]]) -> None:
     """Reject parameters that need a feature that is off.
 
-    flags: returns the features; called only if one is needed, because this runs in every search.
-    Raises feature_not_enabled, or the code of the first such parameter.
+    flags: returns the features; called only if one is needed, because this runs in every search. Raises feature_not_enabled.
     """
-    for name, gate in _GATED.items():
+    for name, feature in _GATED.items():
         if body.get(name) is not None:  # even `false` needs the feature
-            features.require(flags(), *gate)
+            require_feature(flags(), feature, f"passing `{name}` in a search query")
 
 
 # From parameters to a query
-
-_QUERY_FIELDS = {  # parameter: field of SearchQuery
-    "q": "q",
-    "sort": "sort",
-    "distinct": "distinct",
-    "attributesToRetrieve": "attributes_to_retrieve",
-    "attributesToCrop": "attributes_to_crop",
-    "cropLength": "crop_length",
-    "cropMarker": "crop_marker",
-    "attributesToHighlight": "attributes_to_highlight",
-    "highlightPreTag": "highlight_pre_tag",
-    "highlightPostTag": "highlight_post_tag",
-    "showMatchesPosition": "show_matches_position",
-    "matchingStrategy": "matching_strategy",
-    "attributesToSearchOn": "attributes_to_search_on",
-    "rankingScoreThreshold": "ranking_score_threshold",
-    "locales": "locales",
-    "showRankingScore": "show_ranking_score",
-    "showRankingScoreDetails": "show_ranking_score_details",
-    "vector": "vector",
-    "media": "media",
-    "retrieveVectors": "retrieve_vectors",
-}
-_PAGE_FIELDS = {"offset": "offset", "limit": "limit", "page": "page", "hitsPerPage": "hits_per_page"}
-
-
-def _renamed(body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """The given parameters under the names of the engine; for the others the engine has defaults."""
-    return {field: body[name] for name, field in names.items() if body.get(name) is not None}
 
 
 class BearerQuery(NamedTuple):
@@ -217,20 +193,20 @@ class BearerQuery(NamedTuple):
     cache_key: str
 
 
-def query_of(
-    ctx: Context, index_uid: str, body: Mapping[str, Any], weight: float = 1.0, position: int | None = None,
-    has_pins: bool = True
-) -> BearerQuery:
+def query_of(ctx: Context, index_uid: str, body: Mapping[str, Any], weight: float = 1.0, position: int | None = None,
+             has_pins: bool = True) -> BearerQuery:
     """The query of a body. has_pins: whether search rules apply to it. Raises invalid_search_filter, invalid_api_key.
 
     Only here is the filter of a tenant token added to the filter of a search (docs/http.md#tenant-tokens).
     """
-    bearer_filter = ctx.permission.search_filter(index_uid)
-    value = with_bearer_filter(body.get("filter"), bearer_filter, "invalid_search_filter")
+    bearer_filter, value = ctx.permission.search_filter(index_uid), body.get("filter")
+    if bearer_filter is not None:
+        value = with_bearer_filter(value, bearer_filter, "invalid_search_filter")
     condition = allowed_filter(value, "invalid_search_filter", ctx.services.data_folder.features)
     given = body.get("hybrid")
     hybrid = None if given is None else Hybrid(given["embedder"], given["semanticRatio"])
-    query = SearchQuery(**_renamed(body, _QUERY_FIELDS), filter=condition, hybrid=hybrid)
+    members = {field: body[name] for name, field in _QUERY_FIELDS.items() if body.get(name) is not None}
+    query = SearchQuery(**members, filter=condition, hybrid=hybrid)
     # Bearers with other filters get other hits. repr() tells them apart, and is faster than JSON.
     cache_key = repr((body, bearer_filter))
     if has_pins and ctx.services.data_folder.is_enabled("dynamicSearchRules"):
@@ -248,8 +224,8 @@ def with_joins_resolved(ctx: Context, indexed: IndexedQuery, reader: Reader) -> 
 
 
 def page_of(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The members of Federation that say which hits are wanted."""
-    return _renamed(body, _PAGE_FIELDS)
+    """The members of Federation that say which hits are wanted; for absent ones it has defaults."""
+    return {field: body[name] for name, field in PAGE_FIELDS.items() if body.get(name) is not None}
 
 
 def personalized(ctx: Context, personalize: Mapping[str, str], texts: Iterable[str | None], timer: Timer,
@@ -258,9 +234,7 @@ def personalized(ctx: Context, personalize: Mapping[str, str], texts: Iterable[s
 
     texts: the `q` of all queries. readers: of the searched indexes, filled before the hits are ordered.
     """
-    # Imported late: no other search needs them.
-    from svcd.api.personalization import prompt_of
-    from svcd.search.search import cutoff_ms
+    from svcd.search.search import cutoff_ms  # imported late, as in svcd.api.search
 
     is_legacy = bool(ctx.services.data_folder.features().get("legacySearch"))
     prompt = prompt_of(personalize["userContext"], [text for text in texts if text is not None], is_legacy)
@@ -268,7 +242,7 @@ def personalized(ctx: Context, personalize: Mapping[str, str], texts: Iterable[s
 
     def order(documents: Sequence[str]) -> Sequence[int]:
         if personalization is None:  # an error also without hits, but only after the search has run, as clients expect
-            raise features.not_enabled(features.PERSONALIZATION, "reranking search results")
+            raise feature_not_enabled(PERSONALIZATION, "reranking search results")
         most_ms = max(map(cutoff_ms, readers.values()), default=0)
         return personalization.order(prompt, documents, timer, most_ms) if documents else ()
 

@@ -47,17 +47,15 @@ def _in_order(time: Mapping[str, str | None]) -> dict[str, str]:
     given = _without_nulls(time)
     start, end = given.get("start"), given.get("end")
     if start is not None and end is not None and parse_utc(start) > parse_utc(end):
-        raise FieldError(f"Invalid value at `.conditions.time`: `end` (`{_long_form(end)}`) should be later than `start` "
-                         f"(`{_long_form(start)}`)", _BAD_REQUEST)
+        shown = []
+        for moment in (end, start):  # as `2025-01-01 0:00:00.0 +00:00:00`
+            whole, offset = (moment[:-1], "+00:00") if moment.endswith("Z") else (moment[:-6], moment[-6:])
+            day, _, clock = whole.partition("T")
+            hours, _, rest = clock.partition(":")
+            shown.append(f"{day} {int(hours)}:{rest}{'' if '.' in rest else '.0'} {offset}:00")
+        raise FieldError("Invalid value at `.conditions.time`: `end` (`{}`) should be later than `start` (`{}`)".format(*shown),
+                         _BAD_REQUEST)
     return given
-
-
-def _long_form(moment: str) -> str:
-    """`2025-01-01 0:00:00.0 +00:00:00`: the form of one message."""
-    whole, offset = (moment[:-1], "+00:00") if moment.endswith("Z") else (moment[:-6], moment[-6:])
-    day, _, time = whole.partition("T")
-    hours, _, rest = time.partition(":")
-    return f"{day} {int(hours)}:{rest}{'' if '.' in rest else '.0'} {offset}:00"
 
 
 def _empty_or_words(query: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,8 +189,7 @@ def clear(ctx: Context) -> HandlerResult:
 
 
 def _enqueued(ctx: Context, kind: str, details: dict[str, Any], content: dict[str, Any]) -> HandlerResult:
-    task = ctx.queue.enqueue(kind, INDEX_UID, details=details, content=content, custom_metadata=ctx.query["customMetadata"])
-    return HandlerResult(202, shapes.task_summary(task))
+    return shapes.enqueued(ctx, kind, INDEX_UID, details, content, custom_metadata=ctx.query["customMetadata"])
 
 
 _TAG = "Search rules"

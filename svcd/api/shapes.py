@@ -7,14 +7,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from svcd.api.routes import HandlerResult
 from svcd.auth.keys import ACTIONS
 from svcd.base.quantities import human_size, rfc3339_micro
 from svcd.instance.task_records import STATUSES, Batch, Task
 from svcd.tasks.batching import KINDS
 from svcd.tasks.views import elapsed_text, moment_text
-from svcd.validation.features import FEATURES
+from svcd.validation import Param
+from svcd.validation.names import FEATURES
+from svcd.validation.query_strings import positive_integer
 
 if TYPE_CHECKING:
+    from svcd.api.context import Context
     from svcd.instance.data_folder import IndexRow
 
 Json = dict[str, Any]
@@ -22,40 +26,37 @@ Json = dict[str, Any]
 
 def task_summary(task: Task) -> Json:
     """The answer to a write request."""
-    summary: Json = {
-        "taskUid": task.uid,
-        "indexUid": task.index_uid,
-        "status": task.status,
-        "type": task.kind,
-        "enqueuedAt": rfc3339_micro(task.enqueued_at),
-    }
+    summary: Json = {"taskUid": task.uid, "indexUid": task.index_uid, "status": task.status, "type": task.kind,
+                     "enqueuedAt": rfc3339_micro(task.enqueued_at)}
     if task.custom_metadata is not None:
         summary["customMetadata"] = task.custom_metadata
     return summary
 
 
+def enqueued(ctx: Context, kind: str, index_uid: str | None, details: Json | None, content: Json | None = None, status: int = 202,
+             **others: Any) -> HandlerResult:
+    """Enqueue a task, and answer with its summary. others: see Queue.enqueue()."""
+    task = ctx.queue.enqueue(kind, index_uid, details=details, content=content, **others)
+    return HandlerResult(status, task_summary(task))
+
+
 def batch_view(batch: Batch) -> Json:
     """One batch."""
-    return {
-        "uid": batch.uid,
-        "progress": batch.progress,
-        "details": batch.details or {},
-        "stats": batch.stats,
-        "duration": elapsed_text(batch.started_at, batch.finished_at),
-        "startedAt": moment_text(batch.started_at),
-        "finishedAt": moment_text(batch.finished_at),
-        "batchStrategy": batch.strategy or "unspecified",
-    }
+    return {"uid": batch.uid, "progress": batch.progress, "details": batch.details or {}, "stats": batch.stats,
+            "duration": elapsed_text(batch.started_at, batch.finished_at), "startedAt": moment_text(batch.started_at),
+            "finishedAt": moment_text(batch.finished_at), "batchStrategy": batch.strategy or "unspecified"}
 
 
 def index_view(row: IndexRow) -> Json:
     """One index."""
-    return {
-        "uid": row.uid,
-        "createdAt": rfc3339_micro(row.created_at),
-        "updatedAt": rfc3339_micro(row.updated_at),
-        "primaryKey": row.primary_key,
-    }
+    return {"uid": row.uid, "createdAt": rfc3339_micro(row.created_at), "updatedAt": rfc3339_micro(row.updated_at),
+            "primaryKey": row.primary_key}
+
+
+def page_params(code: str, noun: str) -> dict[str, Param]:
+    """The parameters that choose a page of a list. code: beginning of their error codes; noun: what is listed."""
+    return {"offset": Param(positive_integer, f"{code}_offset", default=0, about=f"{noun} to skip."),
+            "limit": Param(positive_integer, f"{code}_limit", default=20, about=f"{noun} to return.")}
 
 
 def page(results: Sequence[Any], offset: int, limit: int, total: int) -> Json:
@@ -103,12 +104,8 @@ def mapping(schema: Json) -> Json:
 def record(members: Mapping[str, Json], optional: Iterable[str] = ()) -> Json:
     """An object with these members and no other."""
     absent = set(optional)
-    return {
-        "type": "object",
-        "properties": dict(members),
-        "required": [name for name in members if name not in absent],
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": dict(members), "required": [name for name in members if name not in absent],
+            "additionalProperties": False}
 
 
 def page_of(name: str) -> Json:
@@ -117,10 +114,7 @@ def page_of(name: str) -> Json:
 
 
 def _uid_page_of(name: str) -> Json:
-    return record({
-        "results": array(ref(name)), "total": COUNT, "limit": COUNT,
-        "from": nullable(COUNT), "next": nullable(COUNT),
-    })
+    return record({"results": array(ref(name)), "total": COUNT, "limit": COUNT, "from": nullable(COUNT), "next": nullable(COUNT)})
 
 
 def _answer(members: Mapping[str, Json], metadata: Json, more: Mapping[str, Json] | None = None) -> Json:
@@ -167,10 +161,9 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
         "enqueuedAt": MOMENT, "customMetadata": STRING,
     }, optional=["customMetadata"]),
     "Task": record({
-        "uid": COUNT, "batchUid": nullable(COUNT), "indexUid": _TEXT_OR_NULL, "status": ref("Status"),
-        "type": ref("Kind"), "canceledBy": nullable(COUNT), "details": {"type": "object"},
-        "error": nullable(ref("Error")), "duration": _TEXT_OR_NULL, "enqueuedAt": MOMENT,
-        "startedAt": nullable(MOMENT), "finishedAt": nullable(MOMENT), "customMetadata": STRING,
+        "uid": COUNT, "batchUid": nullable(COUNT), "indexUid": _TEXT_OR_NULL, "status": ref("Status"), "type": ref("Kind"),
+        "canceledBy": nullable(COUNT), "details": {"type": "object"}, "error": nullable(ref("Error")), "duration": _TEXT_OR_NULL,
+        "enqueuedAt": MOMENT, "startedAt": nullable(MOMENT), "finishedAt": nullable(MOMENT), "customMetadata": STRING,
     }, optional=["details", "customMetadata"]),
     "TaskPage": _uid_page_of("Task"),
     "Progress": record({
@@ -185,9 +178,8 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
         "internalDatabaseSizes": mapping(STRING), "embedderRequests": _REQUESTS,
     }, optional=["progressTrace", "writeChannelCongestion", "internalDatabaseSizes", "embedderRequests"]),
     "Batch": record({
-        "uid": COUNT, "progress": nullable(ref("Progress")), "details": {"type": "object"},
-        "stats": ref("BatchStats"), "duration": _TEXT_OR_NULL, "startedAt": MOMENT,
-        "finishedAt": nullable(MOMENT), "batchStrategy": STRING,
+        "uid": COUNT, "progress": nullable(ref("Progress")), "details": {"type": "object"}, "stats": ref("BatchStats"),
+        "duration": _TEXT_OR_NULL, "startedAt": MOMENT, "finishedAt": nullable(MOMENT), "batchStrategy": STRING,
     }),
     "BatchPage": _uid_page_of("Batch"),
     "CompactionSummary": record({
@@ -272,9 +264,8 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
     }),
     "SearchAnswer": _answer({"hits": _HITS, "query": STRING, "processingTimeMs": COUNT}, ref("SearchMetadata"),
                             {"queryVector": _VECTOR}),
-    "IndexedAnswer": _answer(
-        {"indexUid": STRING, "hits": _HITS, "query": STRING, "processingTimeMs": COUNT}, ref("SearchMetadata"),
-        {"queryVector": _VECTOR}),
+    "IndexedAnswer": _answer({"indexUid": STRING, "hits": _HITS, "query": STRING, "processingTimeMs": COUNT},
+                             ref("SearchMetadata"), {"queryVector": _VECTOR}),
     "MergedAnswer": _answer({"hits": _HITS, "processingTimeMs": COUNT}, array(ref("SearchMetadata")), {
         "queryVectors": mapping(_VECTOR),
         "facetsByIndex": mapping(record(dict(zip(("distribution", "stats"), _FACETS.values()))))}),

@@ -70,22 +70,7 @@ def event(text: str, position: object = None) -> bytes:
     return f"{head}data: {text}\n\n".encode()
 
 
-def first_event_id(position: object) -> bytes:
-    """Sets the id from which a client resumes if it loses the connection before the first event; dispatches nothing."""
-    return f"id: {position}\n\n".encode()
-
-
-def heartbeat() -> bytes:
-    """A comment that keeps proxies from closing the connection."""
-    return b":\n\n"
-
-
 # Large answers: made in portions as their client reads them (docs/http.md#delivery-of-answers)
-
-
-def joined_body(parts: Iterable[bytes], *, expected: int, limit: ConcurrencyLimit, held: ExitStack) -> bytes | Portions:
-    """The body made of these parts, generated on demand; other arguments: see list_body()."""
-    return list_body(b"", parts, bytes, expected=expected, limit=limit, held=held, separator=b"")
 
 
 def list_body(prefix: bytes, elements: Iterable[bytes], suffix: Callable[[], bytes], *, expected: int, limit: ConcurrencyLimit,

@@ -1,54 +1,37 @@
-"""Task and batch routes: list, get, cancel, delete, documents of a task, compaction; dumps and snapshots.
+"""Task and batch routes: list, get, cancel, delete, documents of a task, compaction, waiting; dumps, snapshots and exports.
 
 The filters of the query string are declared here; docs/tasks-and-batches.md says how tasks are stored and run.
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from svcd.api import shapes, waiting
+from svcd.api import shapes
 from svcd.api.context import Context
-from svcd.api.routes import NDJSON, HandlerResult, Route, Text
+from svcd.api.routes import NDJSON, Fields, HandlerResult, Route, Text
 from svcd.api.streaming import list_body
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
-from svcd.base.quantities import DAY, MICROSECOND, parse_date, parse_rfc3339
+from svcd.base.quantities import DAY, MICROSECOND, parse_date, parse_rfc3339, parse_size
 from svcd.http.message import PORTION, Portions
 from svcd.instance.queue import Queue, queue_snapshot
-from svcd.instance.task_records import STATUSES, Page, TaskFilter
+from svcd.instance.task_records import FINISHED, STATUSES, Page, TaskFilter
 from svcd.tasks.batching import KINDS
 from svcd.tasks.dump_lines import key_line
 from svcd.tasks.views import task_view
-from svcd.validation import STAR, Param, parse_index_uid, query_strings
-from svcd.validation.messages import name_list
-
-# Dumps and snapshots: each request enqueues one
-
-_ARCHIVES = "Backups"
-
-
-def create_dump(ctx: Context) -> HandlerResult:
-    """Enqueue a dump. It gets the present keys and instance uid; the rest is read when the dump is written."""
-    _, newest_first = ctx.instance.keys.read()
-    content = {"keys": [key_line(row) for row in reversed(newest_first)], "instanceUid": ctx.instance.uid}
-    task = ctx.queue.enqueue("dumpCreation", None, details={"dumpUid": None}, content=content)
-    return HandlerResult(202, shapes.task_summary(task))
-
-
-def create_snapshot(ctx: Context) -> HandlerResult:
-    """Enqueue a snapshot. One batch creates a single snapshot for all waiting tasks."""
-    return HandlerResult(202, shapes.task_summary(ctx.queue.enqueue("snapshotCreation", None, details=None)))
-
-
-ARCHIVE_ROUTES = (
-    Route("POST", "/dumps", create_dump, "dumps.create", {202: "TaskSummary"}, "Create a dump", _ARCHIVES),
-    Route("POST", "/snapshots", create_snapshot, "snapshots.create", {202: "TaskSummary"}, "Create a snapshot", _ARCHIVES),
+from svcd.validation import (
+    Field, Param, anything, boolean, decode_query, map_of, nullable, object_of, parse_index_uid, parsed, positive_integer,
+    query_strings, string,
 )
+from svcd.validation.messages import POSITIVE, STRING, invalid_value, name_list, wrong_type
+from svcd.validation.names import parse_index_uid_pattern
 
-
+STAR = "*"  # everything, in place of a date or of an element of a list
 _LARGEST_UID = 2**32 - 1
 # Times are stored as 64-bit nanoseconds, which end in the year 2262; later dates are clamped to it.
 _FARTHEST = 2**63 - 1
@@ -97,9 +80,7 @@ def _moment_parser(whole_day: int, of_micro: int = 0) -> Callable[[str], int | s
                 return max(-_FARTHEST, min(moment, _FARTHEST))
             except (ValueError, OverflowError):
                 continue
-        raise ValueError(
-            f"`{text}` is an invalid date-time. It should follow the YYYY-MM-DD or RFC 3339 date-time format."
-        )
+        raise ValueError(f"`{text}` is an invalid date-time. It should follow the YYYY-MM-DD or RFC 3339 date-time format.")
 
     return parse
 
@@ -118,68 +99,48 @@ def _list_of(parse: Callable[[str], Any], code: str, **others: Any) -> Param:
     return Param.list_of(lambda text: STAR if text == STAR else parse(text), code, **others)
 
 
-@dataclass(frozen=True, slots=True)
-class _Filter:
-    """One filter: the field of TaskFilter it sets and the parameter it is read from."""
-
-    field: str
-    param: Param
-
-
-def _uids(field: str, code: str, about: str) -> _Filter:
-    return _Filter(field, _list_of(_uid, code, schema=_UID_SCHEMA, about=about))
+def _date(event: str) -> dict[str, Param]:
+    """The two parameters that bound the time of an event."""
+    return {f"{bound}{event}At": Param(parse, f"invalid_task_{bound}_{event.lower()}_at",
+                                       about=f"Only {event.lower()} {bound} this date.")
+            for bound, parse in (("after", _after), ("before", _before))}
 
 
-def _date(field: str, code: str) -> _Filter:
-    parse = _after if field.startswith("after") else _before
-    bound, _, event = field.removesuffix("_at").partition("_")
-    return _Filter(field, Param(parse, code, about=f"Only {event} {bound} this date."))
-
-
-_BY_UIDS = {"uids": _uids("uids", "invalid_task_uids", "Task uids; `*` or absent for all.")}
-_BY_BATCH_UIDS = {"batchUids": _uids("batch_uids", "invalid_batch_uids", "Batch uids; `*` or absent for all.")}
-_FILTERS: Mapping[str, _Filter] = {
-    "canceledBy": _uids("canceled_by", "invalid_task_canceled_by", "Uids of cancelation tasks."),
-    "types": _Filter("kinds", _list_of(
-        _kind, "invalid_task_types", schema=shapes.SCHEMAS["Kind"],
-        about="Task types, in any letter case.")),
-    "statuses": _Filter("statuses", _list_of(
-        _status, "invalid_task_statuses", schema=shapes.SCHEMAS["Status"],
-        about="Task statuses, in any letter case.")),
-    "indexUids": _Filter("index_uids", _list_of(
-        parse_index_uid, "invalid_index_uid", about="Index uids; letter case counts.")),
-    "afterEnqueuedAt": _date("after_enqueued_at", "invalid_task_after_enqueued_at"),
-    "beforeEnqueuedAt": _date("before_enqueued_at", "invalid_task_before_enqueued_at"),
-    "afterStartedAt": _date("after_started_at", "invalid_task_after_started_at"),
-    "beforeStartedAt": _date("before_started_at", "invalid_task_before_started_at"),
-    "afterFinishedAt": _date("after_finished_at", "invalid_task_after_finished_at"),
-    "beforeFinishedAt": _date("before_finished_at", "invalid_task_before_finished_at"),
+_BY_UIDS = {"uids": _list_of(_uid, "invalid_task_uids", schema=_UID_SCHEMA, about="Task uids; `*` or absent for all.")}
+_BY_BATCH_UIDS = {
+    "batchUids": _list_of(_uid, "invalid_batch_uids", schema=_UID_SCHEMA, about="Batch uids; `*` or absent for all.")}
+_FILTERS: Mapping[str, Param] = {
+    "canceledBy": _list_of(_uid, "invalid_task_canceled_by", schema=_UID_SCHEMA, about="Uids of cancelation tasks."),
+    "types": _list_of(_kind, "invalid_task_types", schema=shapes.SCHEMAS["Kind"], about="Task types, in any letter case."),
+    "statuses": _list_of(_status, "invalid_task_statuses", schema=shapes.SCHEMAS["Status"],
+                         about="Task statuses, in any letter case."),
+    "indexUids": _list_of(parse_index_uid, "invalid_index_uid", about="Index uids; letter case counts."),
+    **_date("Enqueued"), **_date("Started"), **_date("Finished"),
 }
 # The two orders are those in which messages list the parameters.
-_LIST_FILTERS = {**_BY_BATCH_UIDS, **_BY_UIDS, **_FILTERS}
-_CHANGE_FILTERS = {**_BY_UIDS, **_BY_BATCH_UIDS, **_FILTERS}
-
-FILTER_PARAMS: Mapping[str, Param] = {name: row.param for name, row in _LIST_FILTERS.items()}
+FILTER_PARAMS: Mapping[str, Param] = {**_BY_BATCH_UIDS, **_BY_UIDS, **_FILTERS}
+_CHANGE_PARAMS: Mapping[str, Param] = {**_BY_UIDS, **_BY_BATCH_UIDS, **_FILTERS}
 _LIST_PARAMS: Mapping[str, Param] = {
     "limit": Param(_uid, "invalid_task_limit", default=20, schema=_UID_SCHEMA, about="Largest number of results."),
     "from": Param(_uid, "invalid_task_from", schema=_UID_SCHEMA, about="Uid of the first result."),
     "reverse": Param(query_strings.boolean, "invalid_task_reverse", default=False, about="True lists the oldest first."),
     **FILTER_PARAMS,
 }
-_CHANGE_PARAMS = {name: row.param for name, row in _CHANGE_FILTERS.items()}
 
 
 def task_filter(values: Mapping[str, Any]) -> TaskFilter:
     """The filter of a decoded query string. An absent parameter and `*` both mean everything."""
     given = {}
-    for name, row in _LIST_FILTERS.items():
+    for name in FILTER_PARAMS:
         value = values.get(name)
         if not (value is None or value == STAR or isinstance(value, list) and STAR in value):
-            given[row.field] = value
+            given["kinds" if name == "types" else re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)] = value
     return TaskFilter(**given)
 
 
-def _list_page(ctx: Context, list_rows: Callable[..., Page[Any]], view: Callable[[Any], Any]) -> HandlerResult:
+def _list_page(list_rows: Callable[..., Page[Any]], view: Callable[[Any], Any], ctx: Context) -> HandlerResult:
+    """One page of the tasks or batches that the key may see, newest first unless reversed. Without a filter the total counts
+    all."""
     values = ctx.query
     wanted, limit = task_filter(values), values["limit"]
 
@@ -219,16 +180,6 @@ def _in_portions(ctx: Context, portion: Callable[[Queue, int, int | None], Page[
         body = list_body(_NO_RESULTS[:-2].encode(), texts(), suffix, expected=expected, limit=ctx.services.large_answers,
                          held=held)
     return HandlerResult(200, Text(body))
-
-
-def list_tasks(ctx: Context) -> HandlerResult:
-    """One page of the tasks that the key may see, newest first unless reversed. Without a filter the total counts all tasks."""
-    return _list_page(ctx, Queue.list_tasks, task_view)
-
-
-def list_batches(ctx: Context) -> HandlerResult:
-    """One page of the batches that the key may see, newest first unless reversed."""
-    return _list_page(ctx, Queue.list_batches, shapes.batch_view)
 
 
 def path_uid(text: str, noun: str, code: str) -> int:
@@ -279,8 +230,8 @@ def get_documents(ctx: Context) -> HandlerResult:
     )
 
 
-def _change(ctx: Context, kind: str, counter: str, verb: str) -> HandlerResult:
-    """Enqueue a cancelation or deletion of the tasks that match now and that the key may see.
+def _change(kind: str, counter: str, verb: str, ctx: Context) -> HandlerResult:
+    """Enqueue a cancelation of unfinished tasks, or a deletion of finished ones, that match now and that the key may see.
 
     Raises missing_task_filters.
     """
@@ -292,19 +243,8 @@ def _change(ctx: Context, kind: str, counter: str, verb: str) -> HandlerResult:
             "`beforeStartedAt`, `afterStartedAt`, `beforeFinishedAt`, `afterFinishedAt`.",
         )
     uids = ctx.queue.matching(task_filter(ctx.query), ctx.permission.restriction)
-    details = {"matchedTasks": len(uids), counter: None,
-               "originalFilter": f"?{waiting.without_wait(ctx.request.query)}"}
-    return HandlerResult(200, shapes.task_summary(ctx.queue.enqueue(kind, None, details=details, content={"uids": uids})))
-
-
-def cancel(ctx: Context) -> HandlerResult:
-    """Cancel the matching tasks that are not finished."""
-    return _change(ctx, "taskCancelation", "canceledTasks", "cancel")
-
-
-def delete(ctx: Context) -> HandlerResult:
-    """Remove the matching tasks that are finished."""
-    return _change(ctx, "taskDeletion", "deletedTasks", "delete")
+    details = {"matchedTasks": len(uids), counter: None, "originalFilter": f"?{without_wait(ctx.request.query)}"}
+    return shapes.enqueued(ctx, kind, None, details, {"uids": uids}, status=200)
 
 
 def compact(ctx: Context) -> HandlerResult:
@@ -315,17 +255,150 @@ def compact(ctx: Context) -> HandlerResult:
 
 
 ROUTES = (
-    Route("GET", "/tasks", list_tasks, "tasks.get", {200: "TaskPage"}, "List tasks", _TAG, query=_LIST_PARAMS),
-    Route("DELETE", "/tasks", delete, "tasks.delete", {200: "TaskSummary"}, "Delete finished tasks", _TAG,
-          query=_CHANGE_PARAMS),
-    Route("POST", "/tasks/cancel", cancel, "tasks.cancel", {200: "TaskSummary"}, "Cancel tasks", _TAG,
-          query=_CHANGE_PARAMS),
-    Route("POST", "/tasks/compact", compact, "tasks.compact", {200: "CompactionSummary"},
-          "Compact the task database", _TAG, feature=("taskQueueCompactionRoute", "Using the /tasks/compact route")),
+    Route("GET", "/tasks", partial(_list_page, Queue.list_tasks, task_view), "tasks.get", {200: "TaskPage"}, "List tasks", _TAG,
+          query=_LIST_PARAMS),
+    Route("DELETE", "/tasks", partial(_change, "taskDeletion", "deletedTasks", "delete"), "tasks.delete", {200: "TaskSummary"},
+          "Delete finished tasks", _TAG, query=_CHANGE_PARAMS),
+    Route("POST", "/tasks/cancel", partial(_change, "taskCancelation", "canceledTasks", "cancel"), "tasks.cancel",
+          {200: "TaskSummary"}, "Cancel tasks", _TAG, query=_CHANGE_PARAMS),
+    Route("POST", "/tasks/compact", compact, "tasks.compact", {200: "CompactionSummary"}, "Compact the task database", _TAG,
+          feature=("taskQueueCompactionRoute", "Using the /tasks/compact route")),
     Route("GET", "/tasks/{task_id}", get_task, "tasks.get", {200: "Task"}, "Get a task", _TAG),
-    Route("GET", "/tasks/{task_id}/documents", get_documents, "tasks.get", {200: {}},
-          "Get the documents of a waiting task", _TAG, answer_type=NDJSON,
-          feature=("getTaskDocumentsRoute", "Getting the documents of an enqueued task")),
-    Route("GET", "/batches", list_batches, "tasks.get", {200: "BatchPage"}, "List batches", _TAG, query=_LIST_PARAMS),
+    Route("GET", "/tasks/{task_id}/documents", get_documents, "tasks.get", {200: {}}, "Get the documents of a waiting task", _TAG,
+          answer_type=NDJSON, feature=("getTaskDocumentsRoute", "Getting the documents of an enqueued task")),
+    Route("GET", "/batches", partial(_list_page, Queue.list_batches, shapes.batch_view), "tasks.get", {200: "BatchPage"},
+          "List batches", _TAG, query=_LIST_PARAMS),
     Route("GET", "/batches/{batch_id}", get_batch, "tasks.get", {200: "Batch"}, "Get a batch", _TAG),
+)
+
+
+# `?wait=500ms`: answers a write with its finished task, if the task finishes in time (docs/http.md#waiting-for-tasks). Every
+# write takes the parameter, so it is declared here and not in the table of each route. The thread waits for a wake-up pipe of the
+# queue and for its client to leave at once, and reads the task when the pipe is set.
+
+WAIT_NAME = "wait"
+# A waiting request holds a thread and a connection, and few proxies wait longer than this.
+MAX_S = 300
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m)", re.ASCII)
+
+
+def parse_duration(text: str) -> float:
+    """The seconds of `500ms`, `1.5s`, `2m`. Raises ValueError for anything else, and for more than MAX_S."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"could not parse `{text}` as a duration, expected a number with a unit: `500ms`, `1.5s` or `2m`")
+    seconds = float(match[1]) * _UNITS_S[match[2]]
+    if seconds > MAX_S:
+        raise ValueError(f"`{text}` is too long, expected at most `{MAX_S}s`")
+    return seconds
+
+
+WAIT = Param(parse_duration, about="Answer the finished task with 200 if it finishes within this duration "
+                                   "(`500ms`, `1.5s`, `2m`), and the summary otherwise.")
+
+
+def is_write(route: Route) -> bool:
+    """Return whether a route answers with the summary of a task."""
+    return "TaskSummary" in route.answers.values()
+
+
+def extract_wait(route: Route, query: str) -> tuple[str, float]:
+    """(the query string without `wait`, its seconds, or 0 if it is absent). Raises bad_request."""
+    if WAIT_NAME not in query or not is_write(route):
+        return query, 0.0
+    own = [part for part in query.split("&") if part.partition("=")[0] == WAIT_NAME]
+    decoded: Mapping[str, Any] = decode_query("&".join(own), {WAIT_NAME: WAIT})
+    return without_wait(query), decoded[WAIT_NAME] or 0.0
+
+
+def without_wait(query: str) -> str:
+    """The query string, still percent-encoded, without `wait`."""
+    return "&".join(part for part in query.split("&") if part.partition("=")[0] != WAIT_NAME)
+
+
+def wait_for_task(ctx: Context, answer: HandlerResult, seconds: float) -> HandlerResult:
+    """The finished task in place of its summary; the summary if time runs out or too many requests wait already."""
+    limit = ctx.services.waiting_writes
+    if not limit.try_acquire():
+        return answer
+    try:
+        uid = answer.value["taskUid"]
+        with ctx.queue.listeners.when_ended(uid) as wakeup:
+            task = ctx.queue.task(uid)
+            if (task is None or task.status not in FINISHED) and ctx.request.wait(wakeup, seconds):
+                task = ctx.queue.task(uid)  # not out of time, and the client has not left
+        return HandlerResult(200, task_view(task)) if task is not None and task.status in FINISHED else answer
+    finally:
+        limit.release()
+
+
+# Dumps, snapshots and exports to another instance (docs/export.md): each request enqueues one
+
+
+def create_dump(ctx: Context) -> HandlerResult:
+    """Enqueue a dump. It gets the present keys and instance uid; the rest is read when the dump is written."""
+    _, newest_first = ctx.instance.keys.read()
+    content = {"keys": [key_line(row) for row in reversed(newest_first)], "instanceUid": ctx.instance.uid}
+    return shapes.enqueued(ctx, "dumpCreation", None, {"dumpUid": None}, content)
+
+
+def create_snapshot(ctx: Context) -> HandlerResult:
+    """Enqueue a snapshot. One batch creates a single snapshot for all waiting tasks."""
+    return shapes.enqueued(ctx, "snapshotCreation", None, None)
+
+def export(ctx: Context) -> HandlerResult:
+    """Enqueue an export. An unreachable target or a wrong filter fails the task, not this request."""
+    from svcd.tasks import exports  # imported late: most instances export nothing
+
+    body = ctx.body
+    content = exports.task_content(body["url"], body.get("apiKey"), body.get("payloadSize"), body.get("indexes"))
+    return shapes.enqueued(ctx, exports.KIND, None, exports.task_details(content), content, status=200)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Size:
+    """A number of bytes, or a text with a unit."""
+
+    def decode(self, value: Any, location: str) -> Any:
+        if isinstance(value, str):
+            try:
+                return parse_size(value)
+            except ValueError as fault:
+                raise invalid_value(f"`{value}` {fault}", location) from None
+        if type(value) is int and value >= 0:
+            return positive_integer.decode(value, location)
+        raise wrong_type(value, (POSITIVE, STRING), location)
+
+    def describe(self) -> dict[str, Any]:
+        return {"oneOf": [positive_integer.describe(), {"type": "string"}]}
+
+
+def _with_patterns(indexes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Check that the names of a map are patterns of index uids. Return the map."""
+    for pattern in indexes:
+        try:
+            parse_index_uid_pattern(pattern)
+        except ValueError:
+            key_type = "svc_types::index_uid_pattern::IndexUidPattern"
+            raise ValueError(f'the key "{pattern}" could not be deserialized into the key type `{key_type}`') from None
+    return indexes
+
+
+_EXPORT_BODY = Fields({
+    "url": Field(string, "invalid_export_url", default="", about="The instance that gets the documents."),
+    "apiKey": Field(nullable(string), "invalid_export_api_key", about="Its API key."),
+    "payloadSize": Field(nullable(_Size()), "invalid_export_payload_size",
+                         about="Largest body sent, before compression: bytes, or a text as `24 MiB`."),
+    "indexes": Field(nullable(parsed(map_of(object_of({
+        "filter": Field(anything, about="The documents exported; absent or null for all."),
+        "overrideSettings": Field(boolean, "invalid_export_index_override_settings",
+                                  about="Whether an index that the target has already gets the settings, too."),
+    })), _with_patterns)), about="Pattern of index uids -> how its indexes are exported; absent or null for all indexes."),
+})
+
+ARCHIVE_ROUTES = (
+    Route("POST", "/dumps", create_dump, "dumps.create", {202: "TaskSummary"}, "Create a dump", "Backups"),
+    Route("POST", "/snapshots", create_snapshot, "snapshots.create", {202: "TaskSummary"}, "Create a snapshot", "Backups"),
+    Route("POST", "/export", export, "export", {200: "TaskSummary"}, "Export to another instance", "Export", body=_EXPORT_BODY),
 )

@@ -145,8 +145,11 @@ class _Reader:
         text, at = self.window.text, self.window.at
         if len(text) - at > _LARGE:
             return
-        if not self.window.is_shallow():  # this text has an error: read the part before it
-            text = self._shallow_part()
+        if not self.window.is_shallow():  # this text has an error: read a part before the place where it becomes too deep
+            end = len(text)
+            while json_text.is_too_deep(self.window.encoded(at, end)):
+                end = (at + end) // 2
+            text = text[:end]
         try:
             while match := next_one(text, at):
                 start = match.end()
@@ -177,37 +180,26 @@ class _Reader:
             yield lines
 
     def _end(self, skim: bool) -> int | None:
-        """The end of the value at the place of the window; None if the window ends inside the value."""
+        """The end of the value at the place of the window; None if the window ends inside the value.
+
+        Errors are those of the exact scanner.
+        """
         window = self.window
         # The decoded value of a large document would take many times its size.
-        if len(window.text) - window.at > _LARGE or not window.is_shallow():
-            return self._exact_end(skim)
-        try:
-            end: int = _scan(window.text, window.at)[1]
-        except (ValueError, StopIteration):
-            return self._exact_end(skim)
-        return end
-
-    def _shallow_part(self) -> str:
-        """The text of the window up to a place between `at` and where it becomes too deep."""
-        window, end = self.window, len(self.window.text)
-        while json_text.is_too_deep(window.encoded(window.at, end)):
-            end = (window.at + end) // 2
-        return window.text[:end]
-
-    def _exact_end(self, skim: bool) -> int | None:
-        """Like `_end`, with the exact scanner. Its errors are raised, unless the window only ended too early."""
-        window = self.window
+        if len(window.text) - window.at <= _LARGE and window.is_shallow():
+            try:
+                end: int = _scan(window.text, window.at)[1]
+                return end
+            except (ValueError, StopIteration):
+                pass
         rest = window.encoded(window.at)
         try:
             size = json_text.value_end(rest, skim=skim)
         except JsonError as error:
-            if error.index >= len(rest) and not window.is_last:
+            if error.index >= len(rest) and not window.is_last:  # the window only ended too early
                 return None
             raise window.shifted(error, window.at) from None
-        if window.text.isascii():
-            return window.at + size
-        return window.at + len(rest[:size].decode("utf-8", "surrogateescape"))
+        return window.at + (size if window.text.isascii() else len(rest[:size].decode("utf-8", "surrogateescape")))
 
     def lines(self) -> list[str]:
         """The documents taken since the last call, each on one line."""
@@ -289,7 +281,6 @@ JSON, NDJSON, CSV = "application/json", "application/x-ndjson", "text/csv"
 CONTENT_TYPES = (JSON, NDJSON, CSV)
 _NAMES = {JSON: "json", NDJSON: "ndjson", CSV: "csv"}
 _ACCEPTED = f"Accepted values for the Content-Type header are: {name_list(CONTENT_TYPES)}"
-_NO_DOCUMENTS = "data are neither an object nor a list of objects"
 
 Documents = Iterator[list[str]]
 
@@ -377,20 +368,12 @@ def _write(documents: Documents, write: Callable[[bytes], None], content_type: s
             if lines:  # join() does not copy a single line, which may be very long
                 write("\n".join(lines).encode())
                 write(b"\n")
-    except JsonError as error:
-        _malformed_json(content_type, str(error))
-    except NotDocuments:
-        _malformed_json(content_type, _NO_DOCUMENTS)
-    except ApiError:
-        raise
+        return count
+    except (JsonError, NotDocuments) as error:
+        cause = str(error) if isinstance(error, JsonError) else "data are neither an object nor a list of objects"
+        reason = f"Couldn't serialize document value: {cause}"
     except ValueError as error:  # CsvError; its module is not loaded for JSON
         if content_type != CSV:
             raise
         raise ApiError("malformed_payload", f"The `csv` payload provided is malformed: `{error}`.") from None
-    return count
-
-
-def _malformed_json(content_type: str, reason: str) -> NoReturn:
-    name = _NAMES[content_type]
-    message = f"The `{name}` payload provided is malformed. `Couldn't serialize document value: {reason}`."
-    raise ApiError("malformed_payload", message) from None
+    raise ApiError("malformed_payload", f"The `{_NAMES[content_type]}` payload provided is malformed. `{reason}`.")

@@ -33,14 +33,10 @@ def path_uuid(text: str) -> str:
         raise ApiError("invalid_webhook_uuid", f"Invalid UUID: {fault}") from None
 
 
-# Views
-
 def _view(webhook: Webhook) -> shapes.Json:
     return {"uuid": webhook.uuid, "isEditable": webhook.is_editable, "url": redacted_url(webhook.url),
             "headers": dict(sorted(redacted_headers(webhook.headers).items()))}
 
-
-# Checks
 
 def _checked(webhook: Webhook) -> Webhook:
     """The webhook itself. Raises invalid_webhook_headers, invalid_webhook_url."""
@@ -86,8 +82,6 @@ def _editable_uuid(ctx: Context) -> str:
     return webhook_uuid
 
 
-# Handlers
-
 def list_webhooks(ctx: Context) -> HandlerResult:
     """All webhooks; the webhook of the launch options is first."""
     return HandlerResult(200, {"results": [_view(webhook) for webhook in ctx.instance.webhooks.all()]})
@@ -128,15 +122,9 @@ def list_failures(ctx: Context) -> HandlerResult:
     webhook = ctx.instance.webhooks.require(ctx.path["uuid"])
     offset, limit = ctx.query["offset"], ctx.query["limit"]
     notices, total = ctx.instance.outbox.failures(webhook.uuid, offset, limit)
-    views = [{
-        "batchUid": notice.batch_uid,
-        "tasks": notice.tasks,
-        "finishedAt": rfc3339_micro(notice.ended_at),
-        "attempts": notice.attempts,
-        "lastAttemptAt": moment_text(notice.tried_at),
-        "reason": notice.reason,
-        "givenUpAt": moment_text(notice.given_up_at),
-    } for notice in notices]
+    views = [{"batchUid": notice.batch_uid, "tasks": notice.tasks, "finishedAt": rfc3339_micro(notice.ended_at),
+              "attempts": notice.attempts, "lastAttemptAt": moment_text(notice.tried_at), "reason": notice.reason,
+              "givenUpAt": moment_text(notice.given_up_at)} for notice in notices]
     return HandlerResult(200, shapes.page(views, offset, limit, total))
 
 
@@ -158,20 +146,17 @@ _FAILURES_PARAMS = {
     "offset": Param(query_strings.positive_integer, "bad_request", default=0, about="Results to leave out at the beginning."),
     "limit": Param(query_strings.positive_integer, "bad_request", default=20, about="Largest number of results."),
 }
-_REPLAY_PARAMS = {
-    "batchUids": Param.list_of(query_strings.positive_integer, "invalid_batch_uids", about="Batch uids; absent for all."),
-}
+_BATCHES = Param.list_of(query_strings.positive_integer, "invalid_batch_uids", about="Batch uids; absent for all.")
 
 ROUTES = (
     Route("GET", "/webhooks", list_webhooks, "webhooks.get", {200: record({"results": array(ref("Webhook"))})},
           "List webhooks", _TAG),
     Route("POST", "/webhooks", create, "webhooks.create", {201: "Webhook"}, "Create a webhook", _TAG, body=_BODY),
     Route("GET", "/webhooks/{uuid}", get, "webhooks.get", {200: "Webhook"}, "Get a webhook", _TAG),
-    Route("PATCH", "/webhooks/{uuid}", update, "webhooks.update", {200: "Webhook"}, "Change a webhook", _TAG,
-          body=_BODY),
+    Route("PATCH", "/webhooks/{uuid}", update, "webhooks.update", {200: "Webhook"}, "Change a webhook", _TAG, body=_BODY),
     Route("DELETE", "/webhooks/{uuid}", delete, "webhooks.delete", {204: {}}, "Delete a webhook", _TAG),
     Route("GET", "/webhooks/{uuid}/failures", list_failures, "webhooks.get", {200: "WebhookFailurePage"},
           "List the failed deliveries of a webhook", _TAG, query=_FAILURES_PARAMS),
     Route("POST", "/webhooks/{uuid}/replay", replay, "webhooks.update", {202: record({"replayed": shapes.COUNT})},
-          "Replay deliveries to a webhook that were given up", _TAG, query=_REPLAY_PARAMS),
+          "Replay deliveries to a webhook that were given up", _TAG, query={"batchUids": _BATCHES}),
 )

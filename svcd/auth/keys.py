@@ -19,10 +19,8 @@ from svcd.base.errors import ApiError
 
 INVALID_KEY = "The provided API key is invalid."
 _MISSING_HEADER = "The Authorization header is missing. It must use the bearer authorization method."
-_MISSING_MASTER_KEY = (
-    "Svc is running without a master key. "
-    "To access this API endpoint, you must have set a master key at launch."
-)
+_MISSING_MASTER_KEY = ("Svc is running without a master key. To access this API endpoint, you must have set a master key at "
+                       "launch.")
 
 # Actions and their wildcards
 
@@ -39,62 +37,30 @@ MIXED = "mixed"  # a wildcard of both; its members differ
 ACTIONS: dict[str, str] = {  # action: how many indexes its key must have; in the order of messages
     "*": MIXED,
     "search": ANY,
-    "documents.*": MIXED,
-    "documents.add": ANY,
-    "documents.get": ANY,
-    "documents.delete": ANY,
-    "indexes.*": MIXED,
-    "indexes.create": ANY,
-    "indexes.get": ANY,
-    "indexes.update": ANY,
-    "indexes.delete": ANY,
+    "documents.*": MIXED, "documents.add": ANY, "documents.get": ANY, "documents.delete": ANY,
+    "indexes.*": MIXED, "indexes.create": ANY, "indexes.get": ANY, "indexes.update": ANY, "indexes.delete": ANY,
     "indexes.swap": ANY,
-    "tasks.*": MIXED,
-    "tasks.cancel": ANY,
-    "tasks.delete": ANY,
-    "tasks.get": ANY,
-    "settings.*": MIXED,
-    "settings.get": ANY,
-    "settings.update": ANY,
-    "stats.*": ANY,
-    "stats.get": ANY,
-    "metrics.*": ALL,
-    "metrics.get": ALL,
-    "dumps.*": ALL,
-    "dumps.create": ALL,
-    "snapshots.*": ALL,
-    "snapshots.create": ALL,
+    "tasks.*": MIXED, "tasks.cancel": ANY, "tasks.delete": ANY, "tasks.get": ANY,
+    "settings.*": MIXED, "settings.get": ANY, "settings.update": ANY,
+    "stats.*": ANY, "stats.get": ANY,
+    "metrics.*": ALL, "metrics.get": ALL,
+    "dumps.*": ALL, "dumps.create": ALL,
+    "snapshots.*": ALL, "snapshots.create": ALL,
     "version": ALL,
-    "keys.create": ALL,
-    "keys.get": ALL,
-    "keys.update": ALL,
-    "keys.delete": ALL,
-    "experimental.get": ALL,
-    "experimental.update": ALL,
+    "keys.create": ALL, "keys.get": ALL, "keys.update": ALL, "keys.delete": ALL,
+    "experimental.get": ALL, "experimental.update": ALL,
     "export": ALL,
-    "network.get": ALL,
-    "network.update": ALL,
+    "network.get": ALL, "network.update": ALL,
     "chatCompletions": ANY,
-    "chats.*": ALL,
-    "chats.get": ALL,
-    "chats.delete": ALL,
-    "chatsSettings.*": ALL,
-    "chatsSettings.get": ALL,
-    "chatsSettings.update": ALL,
+    "chats.*": ALL, "chats.get": ALL, "chats.delete": ALL,
+    "chatsSettings.*": ALL, "chatsSettings.get": ALL, "chatsSettings.update": ALL,
     "*.get": MIXED,
-    "webhooks.get": ALL,
-    "webhooks.update": ALL,
-    "webhooks.delete": ALL,
-    "webhooks.create": ALL,
-    "webhooks.*": ALL,
+    "webhooks.get": ALL, "webhooks.update": ALL, "webhooks.delete": ALL, "webhooks.create": ALL, "webhooks.*": ALL,
     "indexes.compact": ANY,
     "fields.post": ANY,
     "tasks.compact": ALL,
-    "dynamicSearchRules.get": ALL,
-    "dynamicSearchRules.create": ALL,
-    "dynamicSearchRules.update": ALL,
-    "dynamicSearchRules.delete": ALL,
-    "dynamicSearchRules.*": ALL,
+    "dynamicSearchRules.get": ALL, "dynamicSearchRules.create": ALL, "dynamicSearchRules.update": ALL,
+    "dynamicSearchRules.delete": ALL, "dynamicSearchRules.*": ALL,
 }
 
 # Actions that `*.get` opens besides the actions that end in `.get` (except `keys.get`).
@@ -141,12 +107,6 @@ EVERY_INDEX = "*"
 def pattern_matches(pattern: str, index_uid: str) -> bool:
     """True when the pattern is the uid, or ends with a star and the uid begins with the rest."""
     return pattern == index_uid or pattern.endswith("*") and index_uid.startswith(pattern[:-1])
-
-
-def deciding_pattern(patterns: Iterable[str], index_uid: str) -> str | None:
-    """The pattern that decides about an index: the uid itself, else the longest match; None without one."""
-    found = [pattern for pattern in patterns if pattern_matches(pattern, index_uid)]
-    return max(found, key=lambda pattern: (pattern == index_uid, len(pattern)), default=None)
 
 
 def patterns_cover(patterns: Collection[str], index_uid: str | None) -> bool:
@@ -203,8 +163,12 @@ class Permission:
         not use the index.
         """
         self.require(index_uid)
-        rule = deciding_pattern(self.rules or (), index_uid)
-        return None if rule is None or self.rules is None else self.rules[rule]
+        rules = self.rules
+        if rules is None:
+            return None
+        # The uid itself, else the longest pattern that matches. One does: the bearer may use the index.
+        return rules[max((each for each in rules if pattern_matches(each, index_uid)),
+                         key=lambda each: (each == index_uid, len(each)))]
 
 
 ALL_PERMITTED = Permission()
@@ -212,38 +176,13 @@ ALL_PERMITTED = Permission()
 
 # Checks of keys
 
-_CREATES_INDEXES = "indexes.create"
-_NEVER_READ = -1  # no revision
-
-
-class KeyRow(Protocol):
-    """A stored key: uid (lower-case, hyphenated), actions and indexes as listed, nanoseconds or None."""
-
-    @property
-    def uid(self) -> str: ...
-    @property
-    def actions(self) -> Sequence[str]: ...
-    @property
-    def indexes(self) -> Sequence[str]: ...
-    @property
-    def expires_at(self) -> int | None: ...
-
 
 class KeySource(Protocol):
-    """Where the keys are stored. revision() changes with every change of a key."""
+    """Where the keys are stored. revision() changes with every change of a key; read() returns it with the keys
+    (svcd.instance.keys.KeyRow)."""
 
     def revision(self) -> int: ...
     def read(self) -> tuple[int, Sequence[Any]]: ...
-
-
-class _NoKeys:
-    """The source of an instance without keys."""
-
-    def revision(self) -> int:
-        return 0
-
-    def read(self) -> tuple[int, Sequence[KeyRow]]:
-        return 0, ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +208,7 @@ class _Key:
 class _KeySet:
     """All keys of one revision: by uid, and by the keyed hash of their value (Keys._digest)."""
 
-    revision: int = _NEVER_READ
+    revision: int = -1  # never read
     by_uid: dict[str, _Key] = field(default_factory=dict)
     by_digest: dict[bytes, _Key] = field(default_factory=dict, repr=False)
 
@@ -299,11 +238,10 @@ def bearer_token(authorization_header: str | None) -> str:
 class Keys:
     """The keys of one instance. master_key: None if the instance is open to everybody."""
 
-    def __init__(self, master_key: str | None, source: KeySource | None = None,
-                 now: Callable[[], int] = quantities.now) -> None:
-        """source: where API keys are stored; now: nanoseconds since 1970."""
+    def __init__(self, master_key: str | None, source: KeySource | None = None, now: Callable[[], int] = quantities.now) -> None:
+        """source: where API keys are stored, None for no keys; now: nanoseconds since 1970."""
         self._master_key = master_key
-        self._source: KeySource = source or _NoKeys()
+        self._source = source
         self._now = now
         self._digest_secret = os.urandom(32)
         self._key_set = _KeySet()
@@ -359,9 +297,7 @@ class Keys:
             _check_index(key, rules, index_uid)
         if not key.may(action) or key.expires_at is not None and self._now() >= key.expires_at:
             raise ApiError("invalid_api_key", INVALID_KEY)
-        return Permission(
-            may_create_index=key.may(_CREATES_INDEXES), indexes=None if key.is_of_every_index else key.indexes,
-            rules=rules)
+        return Permission(key.may("indexes.create"), None if key.is_of_every_index else key.indexes, rules)
 
     def _found(self, value: str) -> _Key | None:
         """The stored key that has this value. The duration of the lookup reveals nothing about other values."""
@@ -377,7 +313,7 @@ class Keys:
     def _current(self) -> _KeySet:
         """The keys as stored now: a change in any process takes effect with the next check."""
         key_set = self._key_set
-        if self._source.revision() != key_set.revision:
+        if self._source is not None and self._source.revision() != key_set.revision:
             revision, rows = self._source.read()
             keys = [_Key(row.uid, self.value_of(row.uid), expand_wildcards(row.actions), tuple(row.indexes), row.expires_at)
                     for row in rows]

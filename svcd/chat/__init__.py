@@ -2,7 +2,7 @@
 the next step.
 
 `workspace` has the settings of a workspace, `request` the body of a completion, `sources` the services with their addresses and
-errors. `event_stream` and `chunks` parse the stream of a service, `tools` declares the search tool and the events that clients
-may ask for, and `turn` runs from the first request to the last, and gets the search as a function. svcd.api.chat_turns opens
-connections, svcd.api.chat_searches runs searches. See docs/chats.md.
+errors. `chunks` parses the stream of a service. `turn` declares the search tool and the events that clients may ask for, runs
+from the first request to the last, and gets the search as a function. svcd.api.chat_turns opens connections and runs searches
+(docs/chats.md).
 """

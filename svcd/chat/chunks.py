@@ -1,11 +1,13 @@
-"""Reads and rewrites the chunks of a completion; a service sends one chunk in each event.
+"""Reads the events of a service, and rewrites their chunks; a service sends one chunk of a completion in each event.
 
 The client gets a chunk with all members in a fixed order: absent members are null, unknown ones are dropped. See
 docs/chats.md#events.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import codecs
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from svcd.validation import Check, Field, anything, array_of, bounded, nullable, object_of, one_of, string
@@ -133,3 +135,52 @@ def with_call(chunk: Chunk, call_id: str, name: str, arguments: str) -> Json:
         {"index": 0, "id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}},
     ], "role": "assistant", "refusal": None}
     return {**chunk.shown, "choices": [{"index": 0, "delta": delta, "finish_reason": None, "logprobs": None}]}
+
+
+# Server-sent events (WHATWG HTML 9.2.6)
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
+# Characters of an event; a chunk has a few kB. Without a limit a service could fill the memory with an endless event.
+MOST_EVENT = 16 << 20
+
+
+class EventTooLong(Exception):
+    """An event has more than MOST_EVENT characters."""
+
+
+class EventReader:
+    """Reads one stream from bytes as they come, and gives the data of each event.
+
+    Ignores names, ids, retry times and comments, and an event at the end of the stream that lacks its empty line.
+    """
+
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")().decode
+        self._rest = ""  # an incomplete line
+        self._lines: list[str] = []  # data of the current event
+        self._length = 0  # characters in _lines
+        self._is_first = True
+        self._skips_newline = False  # the last character was a carriage return, so a newline would belong to the same line end
+
+    def feed(self, piece: bytes) -> Iterator[str]:
+        """Yield the data of the events that end in this piece. Raises UnicodeDecodeError, EventTooLong."""
+        lines: list[str] = []
+        if text := self._decode(piece):
+            if self._is_first:
+                self._is_first = False
+                text = text.removeprefix("\ufeff")
+            if self._skips_newline:
+                text = text.removeprefix("\n")
+            self._skips_newline = text.endswith("\r")
+            *lines, self._rest = _LINE_END.split(self._rest + text)
+        for line in lines:
+            if line:
+                name, _, value = line.partition(":")
+                if name == "data":
+                    self._lines.append(value.removeprefix(" "))
+                    self._length += len(value) + 1
+            elif self._lines:
+                found, self._lines, self._length = "\n".join(self._lines), [], 0
+                yield found
+        if self._length + len(self._rest) > MOST_EVENT:
+            raise EventTooLong(f"an event has more than {MOST_EVENT} characters")

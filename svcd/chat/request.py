@@ -13,19 +13,7 @@ from svcd.base.errors import ApiError
 from svcd.chat.sources import stream_options, system_role
 from svcd.chat.workspace import Complete
 from svcd.validation import (
-    Check,
-    Field,
-    FieldError,
-    any_object,
-    anything,
-    array_of,
-    boolean,
-    bounded,
-    number,
-    object_of,
-    object_or,
-    one_of,
-    parsed,
+    Check, Field, FieldError, any_object, anything, array_of, boolean, bounded, number, object_of, object_or, one_of, parsed,
     string,
 )
 from svcd.vectors.vector import single
@@ -127,10 +115,7 @@ _VOICES = ("alloy", "ash", "ballad", "coral", "echo", "sage", "shimmer", "verse"
 _FORMATS = ("wav", "mp3", "flac", "opus", "pcm16")
 _SCHEMA = _object({"name": string}, {"description": string, "schema": anything, "strict": boolean})
 # The required and the optional members, in the order in which svcd sends them.
-_NEEDED: Mapping[str, Check] = {
-    "messages": array_of(_MESSAGE),
-    "model": string,
-}
+_NEEDED: Mapping[str, Check] = {"messages": array_of(_MESSAGE), "model": string}
 _OPTIONAL: Mapping[str, Check] = {
     "store": boolean,
     "reasoning_effort": one_of("low", "medium", "high"),
@@ -146,8 +131,7 @@ _OPTIONAL: Mapping[str, Check] = {
     "prediction": _forms("type", {"content": ({"content": _TEXTS}, {})}),
     "audio": _object({"voice": one_of(*_VOICES), "format": one_of(*_FORMATS)}),
     "presence_penalty": _FLOAT,
-    "response_format": _forms("type", {
-        "text": ({}, {}), "json_object": ({}, {}), "json_schema": ({"json_schema": _SCHEMA}, {})}),
+    "response_format": _forms("type", {"text": ({}, {}), "json_object": ({}, {}), "json_schema": ({"json_schema": _SCHEMA}, {})}),
     "seed": _I64,
     "service_tier": one_of("auto", "default"),
     "stop": _TextOr(array_of(string)),

@@ -2,7 +2,8 @@
 
 A round is one request to the service. A turn builds the request (`request()`), takes each event of the reply (`receive()`) and
 its end (`end_round()` or `fail()`), and yields the chunks for the client. Its only effect is to call the search function; the
-caller opens connections and sends bytes.
+caller opens connections and sends bytes. If a client declares one of the tools EVENTS, the turn reports its progress by calls of
+that tool (docs/chats.md#events).
 
     has_next ──request()──> receiving ──receive()──┐
        ▲                        ▲ └────────────────┘
@@ -12,20 +13,93 @@ caller opens connections and sends bytes.
 from __future__ import annotations
 
 import uuid as uuids
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from svcd.base import logs
-from svcd.chat import tools
-from svcd.chat.chunks import CONTINUES, DONE, CallPart, Chunk, Usage, chunk_of, with_call
+from svcd.base.errors import ApiError
+from svcd.base.json_text import dumps
+from svcd.chat.chunks import CONTINUES, DONE, Chunk, Usage, chunk_of, with_call
 from svcd.chat.request import next_request
 from svcd.chat.sources import SourceError, unreadable_chunk
-from svcd.chat.tools import Call
 from svcd.chat.workspace import Complete
 
 MOST_ROUNDS = 20
+SEARCH = "_meiliSearchInIndex"  # the tool that the model may call
+PROGRESS, SOURCES, APPEND = EVENTS = ("_meiliSearchProgress", "_meiliSearchSources", "_meiliAppendConversationMessage")
 
 Json = dict[str, Any]
+
+
+# Tools
+
+
+class SearchableIndex(NamedTuple):
+    """The description of an index for the model. fields: name -> frequent values."""
+
+    uid: str
+    description: str
+    fields: Mapping[str, Sequence[str]]
+
+
+class Call(NamedTuple):
+    """A tool call by the model. id: chosen by the model; arguments: a text that should be JSON, but may be invalid."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+def wanted_events(tools: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the events that a client asks for. Raises bad_request, unimplemented_external_function_calling."""
+    wanted = set()
+    for tool in tools:
+        name = tool["function"]["name"]
+        if name == SEARCH:
+            raise ApiError("bad_request", f"{SEARCH} function is already defined.")
+        if name not in EVENTS:
+            raise ApiError("unimplemented_external_function_calling", f"{name}: External functions are not supported yet.")
+        wanted.add(name)
+    return frozenset(wanted)
+
+
+def search_tool(workspace: Complete, indexes: Sequence[SearchableIndex]) -> Json:
+    """Return the declaration of the search tool for a request."""
+    prompts = workspace["prompts"]
+    frequent = "".join(
+        f"\n## Facet distributions of the {each.uid} index\n"
+        + "".join(f"{name}: {', '.join(values)}.\n" if values else f"{name}: \n" for name, values in each.fields.items()) + "\n"
+        for each in indexes)
+    return {"type": "function", "function": {
+        "name": SEARCH,
+        "description": prompts["searchDescription"] + "".join(f"\n\n - {each.uid}: {each.description}\n\n" for each in indexes),
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "index_uid": {"type": "string", "enum": [each.uid for each in indexes],
+                              "description": prompts["searchIndexUidParam"]},
+                "q": {"type": "string", "description": prompts["searchQParam"]},
+                "filter": {"type": "string", "description": prompts["searchFilterParam"] + frequent},
+            },
+            "required": ["index_uid", "q", "filter"],
+            "additionalProperties": False,
+        },
+        "strict": True,
+    }}
+
+
+def _calls_message(calls: Iterable[Call]) -> Json:
+    """Return the message of the model that calls tools."""
+    return {"role": "assistant", "tool_calls": [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}} for call in calls]}
+
+
+def _reply_message(call: Call, content: str) -> Json:
+    """Return the message that answers a call."""
+    return {"role": "tool", "content": content, "tool_call_id": call.id}
+
+
+# The turn
 
 
 class Found(NamedTuple):
@@ -46,28 +120,18 @@ class Conversation(NamedTuple):
     search_tool: Json
 
 
-Search = Callable[[Call], Found]
-NewId = Callable[[], str]
-
-
-def _new_id() -> str:
-    return str(uuids.uuid4())
-
-
 class Turn:
     """The state of a turn. search: runs a call of the search tool; count: called with each usage that the service reports."""
 
-    def __init__(self, begun: Conversation, search: Search, count: Callable[[Usage], None] = lambda usage: None,
-                 new_id: NewId = _new_id) -> None:
+    def __init__(self, begun: Conversation, search: Callable[[Call], Found], count: Callable[[Usage], None]) -> None:
         self.has_next = True
         self.is_receiving = False
         self._begun = begun
         self._search = search
         self._count = count
-        self._new_id = new_id
         self._rounds = 0
         self._added: list[Json] = []  # messages after the client's messages
-        self._calls = _Calls()
+        self._calls: dict[int, Call] = {}  # place among the calls of the round -> call, which arrives in parts
         self._last: Chunk | None = None  # the last chunk of this round with a choice
 
     def request(self) -> Json:
@@ -95,7 +159,10 @@ class Turn:
             return
         self._last = chunk
         if chunk.parts is not None:
-            self._calls.add(chunk.parts)
+            for part in chunk.parts:
+                known = self._calls.get(part.place)
+                self._calls[part.place] = Call(part.id, part.name, part.arguments) if known is None else \
+                    known._replace(arguments=known.arguments + part.arguments)
         elif self._calls:
             yield from self._run_calls(chunk)
         else:
@@ -113,63 +180,38 @@ class Turn:
     def fail(self, error: SourceError) -> Iterator[Json]:
         """End the turn, because the service cannot reply or has stopped."""
         self.has_next = self.is_receiving = False
-        yield self._error(error)
-
-    # Calls
+        yield _error(error)
 
     def _run_calls(self, chunk: Chunk) -> Iterator[Json]:
         """Run the collected calls. chunk: the chunk that caused the run."""
-        calls = self._calls.taken()
-        searches = [call for call in calls if call.name == tools.SEARCH]
+        calls, self._calls = [self._calls[place] for place in sorted(self._calls)], {}
+        searches = [call for call in calls if call.name == SEARCH]
         if not searches:  # the service would refuse a message without calls
-            self._added.append(tools.calls_message(calls))
-            self._added += [tools.told_message(call, f"There is no tool `{call.name}`: the only one is `{tools.SEARCH}`.")
-                            for call in calls]
+            self._added.append(_calls_message(calls))
+            self._added += [
+                _reply_message(call, f"There is no tool `{call.name}`: the only one is `{SEARCH}`.") for call in calls]
             return
-        self._added.append(tools.calls_message(searches))
+        self._added.append(_calls_message(searches))
         for call in searches:
-            yield from self._run(call, chunk)
+            begun = {"call_id": call.id, "function_name": call.name, "function_arguments": call.arguments}
+            yield from self._event(chunk, PROGRESS, dumps(begun))
+            yield from self._event(chunk, APPEND, dumps(_calls_message([call])))
+            found = self._search(call)
+            message = _reply_message(call, found.told)
+            self._added.append(message)
+            if found.hits is not None:
+                sources = f'{{"call_id":{dumps(call.id)},"sources":[{",".join(found.hits)}]}}'
+                yield from self._event(chunk, SOURCES, sources)
+            yield from self._event(chunk, APPEND, dumps(message))
+            if found.error is not None:
+                yield _error(found.error)
 
-    def _run(self, call: Call, chunk: Chunk) -> Iterator[Json]:
-        yield from self._event(chunk, tools.PROGRESS, lambda: tools.progress(call))
-        yield from self._event(chunk, tools.APPEND, lambda: tools.appended(tools.calls_message([call])))
-        found = self._search(call)
-        message = tools.told_message(call, found.told)
-        self._added.append(message)
-        hits = found.hits
-        if hits is not None:
-            yield from self._event(chunk, tools.SOURCES, lambda: tools.sources(call, hits))
-        yield from self._event(chunk, tools.APPEND, lambda: tools.appended(message))
-        if found.error is not None:
-            yield self._error(found.error)
-
-    def _event(self, chunk: Chunk, name: str, arguments: Callable[[], str]) -> Iterator[Json]:
+    def _event(self, chunk: Chunk, name: str, arguments: str) -> Iterator[Json]:
+        """Yield the chunk of an event, if the client asked for it. arguments: JSON text."""
         if name in self._begun.events:
-            yield with_call(chunk, self._new_id(), name, arguments())
-
-    def _error(self, error: SourceError) -> Json:
-        return {"event_id": self._new_id(), "type": "error", "error": {
-            "type": error.type, "code": error.code, "message": error.message, "param": error.param, "event_id": None}}
+            yield with_call(chunk, str(uuids.uuid4()), name, arguments)
 
 
-class _Calls:
-    """Tool calls that arrive in parts; true if it has collected any."""
-
-    def __init__(self) -> None:
-        self._by_place: dict[int, Call] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._by_place)
-
-    def add(self, parts: Sequence[CallPart]) -> None:
-        """Add the parts of a chunk, possibly none."""
-        for part in parts:
-            known = self._by_place.get(part.place)
-            self._by_place[part.place] = Call(part.id, part.name, part.arguments) if known is None else \
-                known._replace(arguments=known.arguments + part.arguments)
-
-    def taken(self) -> list[Call]:
-        """Return the collected calls in order, and remove them."""
-        calls = [self._by_place[place] for place in sorted(self._by_place)]
-        self._by_place = {}
-        return calls
+def _error(error: SourceError) -> Json:
+    return {"event_id": str(uuids.uuid4()), "type": "error", "error": {
+        "type": error.type, "code": error.code, "message": error.message, "param": error.param, "event_id": None}}

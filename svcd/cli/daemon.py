@@ -187,7 +187,7 @@ class BackgroundStart:
             self._runner.start()
             if self._cluster:
                 self._cluster.start()
-            serving.answer_in_turn(self._server, app.searches)
+            serving.answer_in_turn(self._server, app.services.searches)
             self._gate.open(app.answer)
             self._instance.keep_reserve()
             if self._workers:

@@ -83,7 +83,7 @@ class SearchProcesses:
         """Start the workers, or let them start when they are needed; returns at once. The arguments are the main process's."""
         self._server, self._app = server, app
         if self._is_auto:
-            app.searches.on_congestion = self._on_congestion
+            app.services.searches.on_congestion = self._on_congestion
         else:
             self._start_thread()
 

@@ -20,7 +20,7 @@ The main process (svcd.cli.search_worker_pool) writes lines of JSON to its stand
 
 A worker opens the files read-only and accepts connections from the shared sockets (with TLS it gets them from the main
 process). It hands connections with other requests than searches to the main process (svcd.http.worker_sharing). It counts
-requests in memory shared with the main process (svcd.api.shared_traffic). It ends with the main process: at the end of its
+requests in memory shared with the main process (svcd.api.traffic). It ends with the main process: at the end of its
 input, or killed by the kernel (parent-death signal).
 
 Threads: the main thread runs `server.serve()`; "svcd-commands" reads the input. Any thread may write; `_output_lock` keeps lines
@@ -44,7 +44,7 @@ from svcd.api.app import App
 from svcd.api.context import Services
 from svcd.api.routes import is_for_all
 from svcd.api.streaming import ConcurrencyLimit
-from svcd.api.shared_traffic import REGION_BYTES, SharedTraffic
+from svcd.api.traffic import REGION_BYTES, SharedTraffic
 from svcd.auth.keys import Keys
 from svcd.base import logs, machine
 from svcd.base.machine import end_with_parent
@@ -98,7 +98,7 @@ class SearchWorker:
             peers=peers, on_idle=self._data_folder.give_back,
         )
         serving.answer_in_turn(self._server, self._searches)
-        app.search_cache.publish, self._server.on_message = peers.send_to_all, app.search_cache.receive
+        app.services.search_cache.publish, self._server.on_message = peers.send_to_all, app.services.search_cache.receive
         self._handlers: dict[str, Callable[[Any], Mapping[str, Any] | None]] = {
             "features": self._data_folder.use_features,
             "network": self._data_folder.use_network,

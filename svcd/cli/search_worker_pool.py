@@ -20,8 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from svcd.api.routes import is_for_all
-from svcd.api.traffic import Report
-from svcd.api.shared_traffic import REGION_BYTES, SharedTraffic
+from svcd.api.traffic import REGION_BYTES, Report, SharedTraffic
 from svcd.base import logs
 from svcd.cli import serving
 from svcd.cli.config import Config
@@ -201,7 +200,7 @@ class SearchWorkerPool:
         instance.on_features = self._broadcast_features
         instance.on_network = lambda: self.broadcast({"network": self._instance.stored_network})
         instance.on_removal = lambda uuid: self.broadcast({"removed": uuid})
-        app.search_cache.publish, server.on_message = self._peers.send_to_all, app.search_cache.receive
+        app.services.search_cache.publish, server.on_message = self._peers.send_to_all, app.services.search_cache.receive
         server.share(self._peers)
 
     # The number of workers
@@ -223,7 +222,7 @@ class SearchWorkerPool:
 
     def searches_under_way(self) -> int:
         """Return the number of running and waiting searches of all processes."""
-        return self._app.searches.running + self._app.searches.waiting + self._peers.others_at_work()
+        return self._app.services.searches.running + self._app.services.searches.waiting + self._peers.others_at_work()
 
     def resize(self, size: int) -> None:
         """Start or stop workers until `size` run; fewer while stopping workers still occupy the places."""
@@ -265,7 +264,7 @@ class SearchWorkerPool:
         for worker in self._workers:
             if worker.is_ready and not worker.has_answers:
                 worker.has_answers = True
-                for message in self._app.search_cache.messages():
+                for message in self._app.services.search_cache.messages():
                     if not self._peers.send(worker.number, message, ANSWER_WAIT_S):
                         break
 

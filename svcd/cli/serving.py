@@ -206,7 +206,7 @@ class WorkerConfiguration:
     """The message of the main process to a search worker at its start; sockets and memory are inherited descriptors.
 
     number: number of the worker, from 1; listeners: listening sockets, empty with TLS; load_table, incoming, outgoing: see
-    svcd.http.worker_sharing; counters: shared memory, with a region for each process (svcd.api.shared_traffic).
+    svcd.http.worker_sharing; counters: shared memory, with a region for each process (svcd.api.traffic).
     processes: number of processes that answer searches now. log_targets: targets set by POST /logs/stderr, followed: targets of
     the client of /logs/stream, "" by default. counts_usage: count for the usage report. search_memory, embedding_cache: the
     options. networks: see allowed_networks(). network: from Network.as_json(), or None. personalization_key: the option, a

@@ -19,7 +19,7 @@ from svcd.geo.sphere import RADIUS_M, Point, distance
 from svcd.schema.attributes import Filterable, FilterableRule
 from svcd.schema.field_values import GEO
 from svcd.validation.bounds import FILTER_COST, OUTLINES
-from svcd.validation.features import FEATURES, not_enabled
+from svcd.validation.names import FEATURES, feature_not_enabled
 from svcd.validation.messages import name_list
 
 Flags = Callable[[], Mapping[str, bool | None]]  # None, which a dump may contain, means off
@@ -133,7 +133,7 @@ def check_features(condition: Condition | None, flags: Flags) -> None:
     """
     for needed in feature_requirements(condition) if condition is not None else ():
         if not flags().get(needed.flag):
-            refusal = not_enabled(FEATURES[needed.flag], needed.action)
+            refusal = feature_not_enabled(FEATURES[needed.flag], needed.action)
             raise ApiError(refusal.code, f"{refusal.message}\n{needed.shown_place}")
 
 

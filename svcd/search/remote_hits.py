@@ -1,6 +1,6 @@
 """Hits between instances: members that a remote adds for its caller, and results of remotes as the caller merges them.
 
-See docs/network.md#being-a-remote and docs/network.md#merging. svcd.api.remote_answers reads the answers of remotes.
+See docs/network.md#being-a-remote and docs/network.md#merging. svcd.api.remote_search reads the answers of remotes.
 """
 from __future__ import annotations
 

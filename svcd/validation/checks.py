@@ -30,14 +30,8 @@ class Check(Protocol):
         ...
 
 
-class _Absent:
-    """The type of ABSENT: the default of members that are left out of the decoded object when the body lacks them."""
-
-    def __repr__(self) -> str:
-        return "ABSENT"
-
-
-ABSENT = _Absent()
+# The default of members that are left out of the decoded object when the body lacks them.
+ABSENT: Any = object()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -120,10 +114,10 @@ class _Text:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Integer:
-    """An integer within bounds. takes_zero: False rejects 0 with a separate message."""
+    """An integer from low to high, both included. takes_zero: False rejects 0 with a separate message."""
 
-    low: int
     high: int
+    low: int = 0
     takes_zero: bool = True
 
     @property
@@ -167,7 +161,7 @@ class _Array:
 
     check: Check
     length: int | None = None
-    bound: Bound | None = None
+    bound: Bound | None = field(default=None, kw_only=True)
 
     def decode(self, value: Any, location: str) -> list[Any]:
         if not isinstance(value, list):
@@ -203,7 +197,7 @@ class _Map:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _OneOf:
-    """One of some strings."""
+    """One of some strings, which messages list in this order. unlisted: more strings, which messages do not list."""
 
     names: tuple[str, ...]
     unlisted: tuple[str, ...] = ()
@@ -278,8 +272,8 @@ class _Object:
     """
 
     fields: Mapping[str, Field]
-    immutable: Mapping[str, str] = field(default_factory=dict)
-    is_open: bool = False
+    immutable: Mapping[str, str]
+    is_open: bool
 
     def decode(self, value: Any, location: str) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -321,57 +315,21 @@ string = _Kind(STRING, str, "string")
 boolean = _Kind(BOOLEAN, bool, "boolean")
 any_object = _Kind(OBJECT, dict, "object")
 anything = _Anything()
-positive_integer = _Integer(0, U64_MAX)
-non_zero = _Integer(0, U64_MAX, takes_zero=False)
-integer = _Integer(-(2**63), 2**63 - 1)
+positive_integer = _Integer(U64_MAX)
+non_zero = _Integer(U64_MAX, takes_zero=False)
+integer = _Integer(2**63 - 1, -(2**63))
 number = _Number()
+array_of, bounded, map_of, nullable, object_or, parsed, text_of = _Array, _Integer, _Map, _Nullable, _ObjectOr, _Parsed, _Text
 
 
-def text_of(bound: Bound) -> Check:
-    """A string of at most `bound` characters."""
-    return _Text(bound)
-
-
-def bounded(high: int, low: int = 0) -> Check:
-    """An integer from low to high, both included."""
-    return _Integer(low, high)
-
-
-def array_of(check: Check, length: int | None = None, *, bound: Bound | None = None) -> Check:
-    """A list; of exactly `length` elements if it is given, of at most `bound` elements."""
-    return _Array(check, length, bound)
-
-
-def map_of(check: Check) -> Check:
-    """An object with any names, whose values pass the check."""
-    return _Map(check)
+def object_of(fields: Mapping[str, Field], *, immutable: Mapping[str, str] | None = None, is_open: bool = False) -> Check:
+    """An object with declared members. is_open: other members are ignored."""
+    return _Object(fields, immutable or {}, is_open)
 
 
 def one_of(*names: str, unlisted: tuple[str, ...] = ()) -> Check:
     """One of some strings, which messages list in this order. unlisted: additional strings, which messages do not list."""
     return _OneOf(names, unlisted)
-
-
-def nullable(check: Check) -> Check:
-    """null, or a value that the check accepts."""
-    return _Nullable(check)
-
-
-def parsed(check: Check, parse: Callable[[Any], Any]) -> Check:
-    """A checked value converted by `parse`, which raises ValueError(reason) to reject it."""
-    return _Parsed(check, parse)
-
-
-def object_or(objects: Check, others: Check) -> Check:
-    """An object that passes the first check, or anything else that passes the second."""
-    return _ObjectOr(objects, others)
-
-
-def object_of(
-    fields: Mapping[str, Field], *, immutable: Mapping[str, str] | None = None, is_open: bool = False
-) -> Check:
-    """An object with declared members. is_open: other members are ignored."""
-    return _Object(fields, immutable or {}, is_open)
 
 
 def decode_value(value: Any, check: Check, *, code: str = BAD_REQUEST) -> Any:
@@ -382,16 +340,6 @@ def decode_value(value: Any, check: Check, *, code: str = BAD_REQUEST) -> Any:
         raise ApiError(error.code or code, error.message) from None
 
 
-def decode_body(
-    value: Any,
-    fields: Mapping[str, Field],
-    *,
-    code: str = BAD_REQUEST,
-    immutable: Mapping[str, str] | None = None,
-    is_open: bool = False,
-) -> dict[str, Any]:
+def decode_body(value: Any, fields: Mapping[str, Field], *, immutable: Mapping[str, str] | None = None) -> Any:
     """Decode a body that is an object with declared members. Raises ApiError as decode_value()."""
-    try:
-        return _Object(fields, immutable or {}, is_open).decode(value, "")
-    except FieldError as error:
-        raise ApiError(error.code or code, error.message) from None
+    return decode_value(value, object_of(fields, immutable=immutable))

@@ -10,8 +10,7 @@ from typing import Any
 from svcd.base.json_text import dumps_begin
 
 NULL, BOOLEAN, POSITIVE, NEGATIVE, NUMBER, STRING, ARRAY, OBJECT = KINDS = (
-    "null", "a boolean", "a positive integer", "a negative integer",
-    "a number", "a string", "an array", "an object",
+    "null", "a boolean", "a positive integer", "a negative integer", "a number", "a string", "an array", "an object",
 )
 INTEGER = "an integer"
 U64_MAX = 2**64 - 1

@@ -1,8 +1,10 @@
-"""Index uids and index uid patterns, UUIDs, and locales: their syntax, and the messages for invalid texts."""
+"""Index uids and their patterns, UUIDs, locales and experimental features: their syntax, and the messages for invalid ones."""
 from __future__ import annotations
 
 import re
 from functools import lru_cache
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from svcd.base.errors import ApiError
 from svcd.validation.checks import one_of, parsed, string
@@ -119,3 +121,48 @@ def parse_locale(text: str) -> str:
     if text in LOCALES:
         return text
     raise ValueError(f"Unsupported locale `{text}`, expected one of {_QUERY_ORDER}")
+
+
+# Experimental features
+
+
+class Feature(NamedTuple):
+    """One feature. title: its name in messages. discussion, forum: number and place of its page at github.com."""
+
+    title: str
+    discussion: int
+    forum: str = "orgs/svc"
+
+
+FEATURES: dict[str, Feature] = {  # flag: feature, in the order of answers and messages
+    "metrics": Feature("metrics", 625, "svc/product"),
+    "logsRoute": Feature("logs route", 721),
+    "editDocumentsByFunction": Feature("edit documents by function", 762),
+    "containsFilter": Feature("contains filter", 763),
+    "dynamicSearchRules": Feature("dynamic search rules", 884),
+    "network": Feature("network", 805),
+    "getTaskDocumentsRoute": Feature("get task documents route", 808),
+    "taskQueueCompactionRoute": Feature("task queue compaction route", 883),
+    "compositeEmbedders": Feature("composite embedders", 816),
+    "chatCompletions": Feature("chat completions", 835),
+    "multimodal": Feature("multimodal", 846),
+    "foreignKeys": Feature("foreign_keys", 873),
+    "disableDocumentsFetchQueue": Feature("disable documents fetch queue", 892),
+    "legacySearch": Feature("legacy search", 893),
+    "renderRoute": Feature("render_route", 888),
+    "tasksStreamingRoute": Feature("tasks_streaming_route", 889),
+}
+# A launch option enables personalization instead of a flag.
+PERSONALIZATION = Feature("personalization", 866)
+
+
+def feature_not_enabled(feature: Feature, action: str) -> ApiError:
+    """Return the error feature_not_enabled. action: the start of its message, such as "Using the /network route"."""
+    link = f"https://github.com/{feature.forum}/discussions/{feature.discussion}"
+    return ApiError("feature_not_enabled", f"{action} requires enabling the `{feature.title}` experimental feature. See {link}")
+
+
+def require_feature(flags: Mapping[str, bool | None], flag: str, action: str) -> None:
+    """Raise feature_not_enabled unless the flag is on."""
+    if not flags.get(flag):
+        raise feature_not_enabled(FEATURES[flag], action)

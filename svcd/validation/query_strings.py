@@ -16,8 +16,6 @@ from svcd.validation.bounds import Bound
 from svcd.validation.checks import BAD_REQUEST, Schema
 from svcd.validation.messages import U64_MAX, FieldError
 
-STAR = "*"  # the value of a list parameter with takes_star that is `*`: no filter
-
 Parse = Callable[[str], Any]
 
 _POSITIVE = re.compile(r"\+?[0-9]+", re.ASCII)
@@ -37,9 +35,8 @@ class UnknownText(ValueError):
 class Param:
     """One query parameter.
 
-    parse: text -> value; raises ValueError(reason).
-    code, missing_code: error codes when it is faulty or missing; None for the code of the whole query string.
-    bound: of the elements of a list.
+    parse: text -> value; raises ValueError(reason). code, missing_code: error codes when it is faulty or missing; None for the
+    code of the whole query string. bound: of the elements of a list.
     """
 
     parse: Parse
@@ -49,21 +46,18 @@ class Param:
     default: Any = None
     schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
     is_list: bool = False
-    takes_star: bool = False
     about: str = ""
     bound: Bound | None = None
 
     @classmethod
-    def list_of(cls, parse: Parse, code: str | None = None, *, takes_star: bool = False, **others: Any) -> Param:
-        """A list separated by commas. takes_star: `*` alone is decoded to STAR."""
-        return cls(parse, code, is_list=True, takes_star=takes_star, **others)
+    def list_of(cls, parse: Parse, code: str | None = None, **others: Any) -> Param:
+        """A list separated by commas."""
+        return cls(parse, code, is_list=True, **others)
 
     def decode(self, name: str, text: str) -> Any:
         """Return the value of the parameter. Raises FieldError, which names `name`, or `name[1]` in a list."""
         if not self.is_list:
             return self._parsed(name, text)
-        if self.takes_star and text == STAR:
-            return STAR
         texts = text.split(",")
         if self.bound is not None and len(texts) > self.bound.most:
             raise FieldError(f"Invalid value in parameter `{name}`: {self.bound.refusal(len(texts))}", self.code)
@@ -94,9 +88,7 @@ class Param:
         return {**described, "description": self.about} if self.about else described
 
 
-def text(value: str) -> str:
-    """Return any text, unchanged."""
-    return value
+text: Parse = str  # any text, unchanged
 
 
 def positive_integer(value: str) -> int:

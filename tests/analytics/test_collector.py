@@ -22,6 +22,7 @@ from svcd.analytics import collector
 from svcd.analytics.collector import Usage, sum_of
 from svcd.analytics.report import FIGURES, groups, nothing
 from svcd.api import admission
+from svcd.api import admission, search_parameters
 from svcd.api.app import ROUTES
 from svcd.api.routes import Route
 from tests.api.conftest import JSON_TYPE
@@ -347,7 +348,7 @@ def test_counting_costs_next_to_nothing(counted) -> None:
 
 def test_every_figure_of_requests_has_a_note() -> None:
     """A row of FIGURES that nothing ever sets would be an empty promise."""
-    source = Path(collector.__file__).read_text()
+    source = Path(collector.__file__).read_text() + Path(search_parameters.__file__).read_text()
     of_the_moment = {name for name, row in FIGURES.items() if row.group == "instance"} | {"experimental_network"}
     made = {f"filtered_by_{bound}_{event}_at" for bound in ("before", "after") for event in ("enqueued", "started", "finished")}
     made |= {f"ranking_rules.{rule}_position" for rule in ("words", "typo", "proximity", "attribute", "sort", "exactness")}

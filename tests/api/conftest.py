@@ -12,11 +12,12 @@ import pytest
 
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
-from svcd.api.context import ClusterView, Services
+from svcd.api.context import Services
 from svcd.api.shapes import SCHEMAS
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.auth.keys import Keys, KeySource
 from svcd.base import quantities
+from svcd.cluster.service import ClusterService
 from svcd.http.message import Body, Headers, Portions, Request, Response
 from svcd.instance.instance import Instance
 from svcd.remote.client import Client as RemoteClient
@@ -115,7 +116,7 @@ def loopback_client() -> RemoteClient:
 
 def client_of(instance: Instance, master_key: str | None, now: Callable[[], int], source: KeySource,
               waiting_writes: int = 2, make_client: Callable[[], RemoteClient] = loopback_client,
-              make_reranker: Callable[[], Reranker] | None = None, node: ClusterView | None = None,
+              make_reranker: Callable[[], Reranker] | None = None, node: ClusterService | None = None,
               renames_by_patch: bool = False) -> Client:
     """A client of an App. now: the clock of its keys, which are in `source`. make_client: makes what calls other hosts.
 

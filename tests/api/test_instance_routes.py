@@ -14,7 +14,7 @@ import pytest
 
 from svcd.api import instance
 from svcd.api.app import ROUTES
-from svcd.validation.features import FEATURES
+from svcd.validation.names import FEATURES
 from svcd.api.routes import Route
 from svcd.api.shapes import size
 from svcd.base import logs

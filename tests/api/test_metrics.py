@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from svcd.api.metrics import GAUGE, Family, Sample, labelled, process_figures, render
+from svcd.api.metrics import GAUGE, Family, Sample, labelled, process_families, render
 from svcd.api.traffic import BOUNDS_S, SEARCH_KINDS, Report, Traffic, sum_of
 from svcd.instance.instance import IndexRow
 from svcd.instance.task_records import FAILED, SUCCEEDED
@@ -190,14 +190,14 @@ def test_labels_are_escaped_and_sorted() -> None:
 
 
 def test_the_process_is_reported_where_the_system_does(tmp_path: Path) -> None:
-    assert process_figures(tmp_path) is None
+    assert list(process_families(tmp_path)) == []
     (tmp_path / "self/fd").mkdir(parents=True)
     (tmp_path / "self/fd/0").touch()
     fields = ["S", *map(str, range(4, 53))]
     (tmp_path / "self/stat").write_text(f"12 (odd ) name) {' '.join(fields)}\n")
     (tmp_path / "stat").write_text("cpu 1 2\nbtime 1000\n")
-    told = process_figures(tmp_path)
-    assert told is not None and (told.open_files, told.threads, told.virtual) == (1, 20, 23)
+    told = {family.name: [sample.value for sample in family.samples] for family in process_families(tmp_path)}
+    assert [told[f"process_{name}"] for name in ("open_fds", "threads", "virtual_memory_bytes")] == [[1], [20], [23]]
 
 
 def test_the_counters_of_several_processes_are_added_up() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from svcd.api import multi_search, search, streaming
+from svcd.api import answers, multi_search, streaming
 from svcd.api.bodies import MAX_SEARCH_VALUES
 from svcd.auth.keys import Permission
 from svcd.base.errors import ApiError
@@ -370,7 +370,7 @@ def test_the_answer_has_a_bound(client, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_memory_of_answers_is_given_back(client, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = post(client, *[query()] * 20).value
-    monkeypatch.setattr(search, "MEMORY_STEP", 1024)
+    monkeypatch.setattr(answers, "MEMORY_STEP", 1024)
     monkeypatch.setattr(streaming, "WHOLE", 1024)
     memory = client.app.services.answer_memory
     portions = client.parts("POST", "/multi-search", {"queries": [query()] * 20})

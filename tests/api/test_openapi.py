@@ -18,7 +18,7 @@ from svcd.api.app import ROUTES
 from svcd.api.openapi import document, operation_id
 from svcd.api.routes import Fields, Route
 from svcd.api.shapes import SCHEMAS
-from svcd.api.waiting import WAIT_NAME
+from svcd.api.tasks import WAIT_NAME
 from svcd.base.errors import ERRORS
 from svcd.validation import object_of
 from tests.support.contract import table

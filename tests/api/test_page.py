@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from svcd.api import page
+from svcd.api.instance import _page
 from tests.support.daemon import ROOT
 
 RUNNING = {"status": "Svc is running"}
@@ -25,7 +25,7 @@ def test_browsers_get_it_in_development_and_all_others_a_sign_of_life(client, sh
 
 
 def test_it_is_one_small_file_that_asks_no_other_address():
-    text, headers = page._page()
+    text, headers = _page()
     assert len(text.encode()) < MOST_BYTES
     assert not re.findall(r"https?://|//[a-z]+\.|@import|src=", text)
     policy = dict(headers)["Content-Security-Policy"]
@@ -33,5 +33,5 @@ def test_it_is_one_small_file_that_asks_no_other_address():
 
 
 def test_its_films_are_those_of_the_examples():
-    (films,) = re.findall(r'id="examples">(.*?)</script>', page._page()[0], re.DOTALL)
+    (films,) = re.findall(r'id="examples">(.*?)</script>', _page()[0], re.DOTALL)
     assert json.loads(films) == json.loads((ROOT / "examples/films.json").read_text())

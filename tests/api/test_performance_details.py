@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from svcd.api.answer_members import duration
+from svcd.api.answers import duration
 from tests.support.dict_reader import DictReader
 from tests.support.patched_reading import read_indexes
 

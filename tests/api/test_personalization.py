@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from svcd.api.personalization import prompt_of
+from svcd.api.search_services import prompt_of
 from svcd.remote.client import Answer
 from svcd.remote.reranking import Reranker
 from tests.support.dict_reader import DictReader
@@ -255,7 +255,7 @@ def test_no_answer_is_kept(client: Any, service: Service) -> None:
     service.order = [0, 1]
     assert ids(client.json("POST", SEARCH, {"q": "sun", **ME}).value) == first[::-1]
     assert ids(client.json("POST", SEARCH, {"q": "sun"}).value) == first[::-1]
-    assert len(service.asked) == 2 and not list(client.app.search_cache.messages())[1:]
+    assert len(service.asked) == 2 and not list(client.app.services.search_cache.messages())[1:]
 
 
 # Metrics, steps, slots

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from svcd.api import search_parameters as search
-from svcd.api.answer_members import uuid7
+from svcd.api.answers import uuid7
 from svcd.schema.index_settings import IndexSettings
 from svcd.search.request import Federation, SearchResult
 from svcd.validation import decode_query

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from svcd.api import search_services
+from svcd.api.search_services import ActiveRules
 from svcd.base import quantities
 from svcd.instance.data_folder import DataFolderReader
-from svcd.api import active_rules
-from svcd.api.active_rules import ActiveRules
 
 RULES = "/dynamic-search-rules"
 FILMS = [
@@ -355,7 +355,7 @@ def test_facet_searches_and_similar_documents_know_no_rules(client: Any, put: An
 
 def test_kept_answers_end_with_the_rules_they_were_made_with(client: Any, put: Any, films: None, work: Any, monkeypatch: Any) -> None:
     moment = [quantities.parse_utc("2026-01-01")]
-    monkeypatch.setattr(active_rules, "now", lambda: moment[0])
+    monkeypatch.setattr(search_services, "now", lambda: moment[0])
     assert ids(search(client)) == [1, 2, 3, 4]
     put("a", actions=pin((3, 0)), conditions={"time": {"start": "2026-01-02", "end": "2026-01-03"}})
     seen = []

@@ -21,7 +21,7 @@ import pytest
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
 from svcd.api.context import Services
-from svcd.api.settings import ROUTES
+from svcd.api.indexes import SETTINGS_ROUTES as ROUTES
 from svcd.auth.keys import Keys
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps

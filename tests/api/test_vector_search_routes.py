@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from svcd.api.admission import SearchQueue, Timer
-from svcd.api.query_embedding import QueryEmbedding
+from svcd.api.search_services import QueryEmbedding
 from svcd.base.errors import ApiError
 from svcd.embedding import EmbeddingError
 from svcd.search.request import QueryInput
@@ -199,7 +199,7 @@ def test_only_so_many_wait(service) -> None:
 def test_one_search_at_a_time_asks_a_slow_service_again(client, service, monkeypatch: pytest.MonkeyPatch) -> None:
     body = {"q": "night sun", "hybrid": {"embedder": "e", "semanticRatio": 0.9}}
     now = [0.0]
-    monkeypatch.setattr("svcd.api.query_embedding.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("svcd.api.search_services.time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def slow() -> None:
         now[0] += 3.0

@@ -16,7 +16,7 @@ import pytest
 from svcd.api.app import ROUTES
 from svcd.api.openapi import operation_id
 from svcd.api.routes import Route
-from svcd.api.waiting import MAX_S, is_write, parse_duration
+from svcd.api.tasks import MAX_S, is_write, parse_duration
 from svcd.instance.task_records import FAILED, SUCCEEDED
 from tests.api.conftest import JSON_TYPE
 

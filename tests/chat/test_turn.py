@@ -13,8 +13,7 @@ from typing import Any
 
 from svcd.chat.chunks import Usage
 from svcd.chat.sources import STREAM_ENDED
-from svcd.chat.tools import Call
-from svcd.chat.turn import Conversation, Found, Turn
+from svcd.chat.turn import Call, Conversation, Found, Turn
 from svcd.chat.workspace import complete
 from tests.support.chat_source import DONE, SEARCH, c, f, t, u
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from svcd.chat import workspace
-from svcd.chat.prompts import DEFAULTS
+from svcd.chat.workspace import DEFAULTS
 from svcd.instance.instance import Instance
 from svcd.validation import FieldError
 from tests.api.conftest import Client, check_shape  # noqa: F401 (fixture)

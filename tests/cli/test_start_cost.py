@@ -87,7 +87,7 @@ def test_a_start_loads_nothing_that_only_requests_need() -> None:
 
 def test_an_idle_daemon_has_not_loaded_what_few_need() -> None:
     few = ("svcd.tasks.indexing_process", "svcd.index.writer", "svcd.remote.client", "svcd.http.tls", "svcd.rhai", "svcd.analytics",
-           "svcd.chat", "svcd.api.chat_turns", "svcd.api.chat_searches", "svcd.instance.chat_workspaces", "svcd.cli.search_worker", "svcd.search.federation", "svcd.search.joins", "urllib.request",
+           "svcd.chat", "svcd.api.chat_turns", "svcd.instance.chat_workspaces", "svcd.cli.search_worker", "svcd.search.federation", "svcd.search.joins", "urllib.request",
            "jwt", "brotli", "tomllib", "csv")
     loaded = loaded_by(IDLE)
     assert "svcd.search.search" in loaded and "svcd.index.reader" in loaded  # the first search waits for nothing

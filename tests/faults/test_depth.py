@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from svcd.validation.features import FEATURES
+from svcd.validation.names import FEATURES
 from tests.support.bearers import MASTER_KEY, part, signed, uid, value_of
 from tests.support.daemon import Daemon, Reply, running
 

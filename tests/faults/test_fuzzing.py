@@ -52,7 +52,8 @@ from svcd.tasks.runner import Runner
 from svcd.tasks.unpacking import ArchiveRefused, Malformed
 from svcd.templates import TemplateError
 from svcd.templates.template import JsonTemplate, Template
-from svcd.validation import features
+from svcd.templates.template import Template
+from svcd.validation.names import FEATURES
 from tests.api.conftest import JSON_TYPE, Client, client_of
 from tests.faults.conftest import IS_LONG
 from tests.support.bearers import MASTER_KEY, signed
@@ -117,7 +118,7 @@ class Application:
     def __init__(self, folder: Path) -> None:
         self.instance = Instance(folder / "data")
         self.folder = folder
-        for feature in features.FEATURES:
+        for feature in FEATURES:
             self.instance.force_feature(feature)
         self._bugs: list[str] = []
         self._runner = Runner(self.instance, make_writer=lambda _: LocalWriter(), folders=Folders(folder / "dumps", folder / "snapshots"),

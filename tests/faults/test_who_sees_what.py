@@ -28,7 +28,7 @@ from svcd.http.message import Portions
 from svcd.instance.instance import Instance
 from svcd.instance.rows import KeyRow
 from svcd.tasks.runner import Runner
-from svcd.validation import features
+from svcd.validation.names import FEATURES
 from tests.api.conftest import JSON_TYPE, Client, Got, client_of
 from tests.faults.conftest import IS_LONG
 from tests.support.bearers import MASTER_KEY, NOW, Clock, token, uid, value_of
@@ -189,7 +189,7 @@ class World:
 
     def __init__(self, instance: Instance, remote: ScriptedServer, model: Source) -> None:
         self.instance, self.remote, self.model = instance, remote, model
-        for feature in features.FEATURES:
+        for feature in FEATURES:
             instance.force_feature(feature)
         for key in KEYS:
             instance.keys.add(key)

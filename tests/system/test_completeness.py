@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from svcd.api.app import ROUTES
-from svcd.validation.features import FEATURES
+from svcd.validation.names import FEATURES
 from svcd.api.openapi import document
 from svcd.base.errors import ERRORS
 from svcd.cli import options

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.chat.event_stream import MOST_EVENT, EventReader, EventTooLong
+from svcd.chat.chunks import MOST_EVENT, EventReader, EventTooLong
 
 STREAM = "\ufeff: hello\n\nevent: x\nid: 1\ndata: one\n\ndata:two\ndata\ndata:  three\nretry: 1\n\ndatum: no\n\ndata: é\n\ndata: lost\n"
 EVENTS = ["one", "two\n\n three", "é"]

@@ -7,8 +7,7 @@
 """
 from __future__ import annotations
 
-from svcd.api.traffic import DEGRADED, Traffic
-from svcd.api.shared_traffic import REGION_BYTES, SharedTraffic
+from svcd.api.traffic import DEGRADED, REGION_BYTES, SharedTraffic, Traffic
 
 SEARCH = ("POST", "/indexes/{index_uid}/search")
 
