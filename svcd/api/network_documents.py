@@ -14,9 +14,9 @@ from sys import maxsize
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.api.document_selection import Selected, SortValue, Wanted, select_documents, sorted_documents
+from svcd.api.remote_search import begin_calls, partition, waiting
 from svcd.api.routes import HandlerResult, Text
 from svcd.api.streaming import WHOLE, list_body
-from svcd.api.remote_search import begin_calls, partition, waiting
 from svcd.base.errors import ApiError, ErrorObject
 from svcd.base.json_text import dumps, loads
 from svcd.ranking.scores import GeoSorted, Sorted

@@ -14,9 +14,8 @@ from svcd.ranking.sort import SortError, parse_rule, split_rules
 from svcd.search.request import Hybrid, IndexedQuery, Reranking, SearchQuery
 from svcd.validation import (
     ABSENT, Check, Field, Param, any_object, anything, array_of, boolean, bounds, nullable, number, object_of, one_of, parsed,
-    positive_integer, string, text_of,
+    positive_integer, query_strings as query, string, text_of,
 )
-from svcd.validation import query_strings as query
 from svcd.validation.names import LOCALES, PERSONALIZATION, feature_not_enabled, locale, parse_locale, require_feature
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from svcd.base import logs, machine
 from svcd import __version__
+from svcd.base import logs, machine
 from svcd.base.json_text import loads_wrapped
 from svcd.cluster.log import Log, Record, Trimmed, Unavailable
 from svcd.cluster.members import CLUSTER, NODES

@@ -24,10 +24,11 @@ from operator import mul
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from svcd.base.json_text import loads_wrapped
 from svcd.base.docids import bytes_of
+from svcd.base.json_text import loads_wrapped
 from svcd.embedding.embedder import (
-    DEFAULT_SEARCH_DEADLINE_S, MODELS_VARIABLE, NO_MEDIA, RUNTIME, USER, EmbeddingError, Environment, RequestCounts)
+    DEFAULT_SEARCH_DEADLINE_S, MODELS_VARIABLE, NO_MEDIA, RUNTIME, USER, EmbeddingError, Environment, RequestCounts,
+)
 from svcd.text.analyzer import WORD, shared_analyzer
 
 SUFFIX = ".vectors"

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from svcd.base.docids import DocIds, memory_bytes
 from svcd.base.doc_values import DocValues, value_order
+from svcd.base.docids import DocIds, memory_bytes
 from svcd.query.reader import Reader, Value
 
 # Fields with more values of a kind are counted by a scan, or by ordinals (svcd.facets.counting).

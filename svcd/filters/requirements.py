@@ -12,15 +12,16 @@ from typing import Any, NamedTuple
 
 from svcd.base.errors import ApiError
 from svcd.filters.lexer import FilterError, fail, shown_place
-from svcd.filters.tree import (BETWEEN, CONTAINS, EQUAL, GREATER, GREATER_OR_EQUAL, LESS, LESS_OR_EQUAL, NOT_EQUAL, SHARD,
-                               STARTS_WITH, VECTORS, BoundingBox, Comparison, Condition, Foreign, In, Not, Polygon, Radius, Token,
-                               VectorExists, parts_of)
+from svcd.filters.tree import (
+    BETWEEN, CONTAINS, EQUAL, GREATER, GREATER_OR_EQUAL, LESS, LESS_OR_EQUAL, NOT_EQUAL, SHARD, STARTS_WITH, VECTORS,
+    BoundingBox, Comparison, Condition, Foreign, In, Not, Polygon, Radius, Token, VectorExists, parts_of,
+)
 from svcd.geo.sphere import RADIUS_M, Point, distance
 from svcd.schema.attributes import Filterable, FilterableRule
 from svcd.schema.field_values import GEO
 from svcd.validation.bounds import FILTER_COST, OUTLINES
-from svcd.validation.names import FEATURES, feature_not_enabled
 from svcd.validation.messages import name_list
+from svcd.validation.names import FEATURES, feature_not_enabled
 
 Flags = Callable[[], Mapping[str, bool | None]]  # None, which a dump may contain, means off
 

@@ -11,11 +11,9 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 
-from svcd.text.term_positions import LAST_POSITION, bucketed_position
-
 from svcd.base.docids import DocIds, union_of
-from svcd.text.term_positions import FIELD_SHIFT
 from svcd.index.bitmap_blocks import listed_docids
+from svcd.text.term_positions import FIELD_SHIFT, LAST_POSITION, bucketed_position
 
 POSITION_GAP = "|"
 # Seven gaps in a row are one hard separator, the commonest case; the forward index stores them as one character.

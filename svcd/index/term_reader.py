@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes_equal, union_of
 from svcd.index import fts, prefix_postings
-from svcd.index.read_transaction import FORWARD_TEXTS, Delta, ReadTransaction, rows_by_docid
 from svcd.index.fts import StoredWords, docids_of_any, fts_phrase, matching_docids
 from svcd.index.materialized_reader import MaterializedReader
-from svcd.index.schema import COUNT_BLOCK, COUNTED_WORDS, SHARED_COLUMN
+from svcd.index.read_transaction import FORWARD_TEXTS, Delta, ReadTransaction, rows_by_docid
+from svcd.index.schema import COUNTED_WORDS, COUNT_BLOCK, SHARED_COLUMN
 
 # The words of one index: whether a word exists, which words start with a prefix, which first characters occur.
 #

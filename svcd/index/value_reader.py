@@ -12,8 +12,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from svcd.base.docids import DocIds
 from svcd.base.doc_values import DocValues
+from svcd.base.docids import DocIds
 from svcd.index.bitmap_blocks import BLOCK_BITS, Row, block_count, block_docids, joined_blocks, joined_within
 from svcd.index.read_transaction import VALUE_TEXTS, Delta, ReadTransaction, placeholders, rows_by_docid, statement_portions
 from svcd.index.value_groups import ALL_KEYS, OF_KIND, Key, KeyRange, OrderedRow, ValueGroups, rows_in_order

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
-from svcd.base.docids import EMPTY, DocIds
-from svcd.base.docids import numbers_of
+from svcd.base.docids import EMPTY, DocIds, numbers_of
 from svcd.index.bitmap_blocks import joined_blocks
 from svcd.index.read_transaction import ReadTransaction, placeholders, statement_portions
 from svcd.index.schema import DOCID_BITS

@@ -18,8 +18,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from svcd.base.docids import DocIds, from_bytes
-from svcd.base.docids import bytes_of
+from svcd.base.docids import DocIds, bytes_of, from_bytes
 from svcd.index.bitmap_blocks import BLOCK_BITS, edited_block, joined_blocks
 from svcd.index.read_transaction import placeholders, statement_portions
 from svcd.index.schema import row_checksum

@@ -22,8 +22,9 @@ from svcd.index import fts, materialized, prefix_postings, schema
 from svcd.index.batch_outcomes import BatchOutcomes, outcome_record
 from svcd.index.connections import BUSY_MS, keep_log, meta, open_writer, set_meta, table_sizes
 from svcd.index.disk_space import lacks_room
-from svcd.index.encoded_document import AddedLetters, EncodedDocuments, Positions, Words, encoded_documents, encoded_values
-from svcd.index.encoded_document import Values as EncodedValues
+from svcd.index.encoded_document import (
+    AddedLetters, EncodedDocuments, Positions, Values as EncodedValues, Words, encoded_documents, encoded_values,
+)
 from svcd.index.geo_writer import GeoWriter, StoredShape
 from svcd.index.prefix_postings import PrefixPostingWriter
 from svcd.index.read_transaction import FORWARD_TEXTS, Cache, placeholders, rows_by_docid, statement_portions

@@ -35,8 +35,8 @@ from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.connections import keep_log, open_writer
 from svcd.index.disk_space import PART_BYTES, Reserve, lacks_room
 from svcd.instance.data_folder import INDEX_COLUMNS, DataFolderReader, IndexRow, is_hidden
-from svcd.instance.rows import KeyWriter, Row, RowWriter, always
 from svcd.instance.queue import Queue
+from svcd.instance.rows import KeyWriter, Row, RowWriter, always
 from svcd.instance.unlisted_files import UNREADABLE, reconcile, remove_index_file, stored_outcomes
 from svcd.instance.webhooks import Outbox, Webhooks
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from array import array
 from typing import Callable, Collection, Hashable, Iterator, Mapping, Protocol, Sequence, TypeVar
 
-from svcd.base.docids import DocIds
 from svcd.base.doc_values import DocValues
+from svcd.base.docids import DocIds
 from svcd.geo.sphere import Bounds, Point
 from svcd.schema.index_settings import IndexSettings
 from svcd.vectors.vector import DocumentVectors

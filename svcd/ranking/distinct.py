@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from svcd.base.docids import EMPTY, DocIds, first, union_of
 from svcd.base.doc_values import DocValues
+from svcd.base.docids import EMPTY, DocIds, first, union_of
 from svcd.query.reader import Reader, Value
 
 # Number of documents that a walk reads at once: more while most are kept, since each adds a value then; fewer while most

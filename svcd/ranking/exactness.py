@@ -6,13 +6,13 @@ from functools import lru_cache
 from operator import itemgetter
 
 from svcd.base.docids import EMPTY, DocIds
-from svcd.text.term_positions import FIELD_SHIFT, POSITION
 from svcd.query.graph import Graph, QueryNode
 from svcd.query.reader import DocumentWords
 from svcd.query.terms import EXACT, Phrase, Subset, Terms
 from svcd.ranking.rule import Bucket, CandidateBatch, Documents, Edge, GraphRule, LocalBitset, RankingContext, Rule
 from svcd.ranking.scores import EXACT_ATTRIBUTE, EXACT_MATCH, EXACT_WORDS, MATCHES_START, NO_EXACT_MATCH, Ranked
 from svcd.text import term_positions
+from svcd.text.term_positions import FIELD_SHIFT, POSITION
 
 COUNTED_WORDS = 30  # the highest word count in the index; a longer field never equals the query
 

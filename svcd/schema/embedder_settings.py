@@ -11,10 +11,10 @@ from typing import Any
 
 from svcd.base.errors import ApiError
 from svcd.schema.exchange_templates import TemplateMismatch, request_template, response_template
-from svcd.templates import JsonTemplate, Template, TemplateError
-from svcd.templates import DEFAULT_TEMPLATE as DEFAULT_TEMPLATE
-from svcd.validation import (Field, anything, boolean, map_of, nullable, number, object_of, one_of, parsed, positive_integer,
-                             string)
+from svcd.templates import DEFAULT_TEMPLATE as DEFAULT_TEMPLATE, JsonTemplate, Template, TemplateError
+from svcd.validation import (
+    Field, anything, boolean, map_of, nullable, number, object_of, one_of, parsed, positive_integer, string,
+)
 from svcd.validation.messages import name_list
 from svcd.validation.urls import parse_url, redacted_secret, redacted_url
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from svcd.base.json_text import Unescaped, dumps
 from svcd.schema.attributes import WILDCARD, is_everything, is_related
 from svcd.schema.documents import Selection, Value, select, shown_parts, text_of
+from svcd.search.hits import PIECE_BYTES, LongStrings
 from svcd.search.long_texts import LONG_TEXT, LongText, PrefixSearch, ShortText
 from svcd.search.matches import Match, MatchFinder
 from svcd.search.request import FormattingBudget, SearchQuery
-from svcd.search.hits import PIECE_BYTES, LongStrings
 from svcd.text.analyzer import Analyzer
 
 Document = Mapping[str, Value]

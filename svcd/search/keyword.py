@@ -14,11 +14,9 @@ from svcd.base import tracing
 from svcd.base.docids import DocIds, union_of
 from svcd.base.errors import ApiError
 from svcd.filters.evaluation import filter_docids
-from svcd.query.graph import BuiltQuery, Graph, MatchingStrategy, build_graph, universe
-from svcd.query.graph import ParsedQuery, parse_text
-from svcd.query.terms import Postings
+from svcd.query.graph import BuiltQuery, Graph, MatchingStrategy, ParsedQuery, build_graph, parse_text, universe
 from svcd.query.reader import Reader
-from svcd.query.terms import Term, Terms
+from svcd.query.terms import Postings, Term, Terms
 from svcd.ranking.bucket_sort import Hit, Ranking, RankingLimits, chain, rank
 from svcd.ranking.distinct import Distinct
 from svcd.ranking.rule import RankingContext

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple, TypeVar
 from svcd.base import tracing
 from svcd.base.docids import EMPTY, DocIds
 from svcd.base.errors import ApiError
-from svcd.base.json_text import loads
+from svcd.base.json_text import dumps, loads
 from svcd.facets.distribution import check_facets, facets_of
 from svcd.facets.value_search import FacetHit, FacetQuery, check_enabled, search_values
-from svcd.base.json_text import dumps
 from svcd.query.reader import Reader
 from svcd.ranking import scores
 from svcd.ranking.bucket_sort import Hit, Ranking, RankingLimits
@@ -30,10 +29,10 @@ from svcd.schema.embedder_settings import distribution_of
 from svcd.schema.ranking_rules import is_attribute_split
 from svcd.search.formatting import Formatter
 from svcd.search.hits import LONG_BYTES, LongPage, LongStrings, RepeatedValues, page_of_texts
-from svcd.search.keyword import (DistinctFilter, Found, by_position, filtered_docids, keyword_search, placed, split_pins,
-                                 terms_of)
-from svcd.search.request import (Embed, Federation, FormattingBudget, IndexedQuery, Reranking, SearchQuery, SearchResult,
-                                 no_embedding)
+from svcd.search.keyword import DistinctFilter, Found, by_position, filtered_docids, keyword_search, placed, split_pins, terms_of
+from svcd.search.request import (
+    Embed, Federation, FormattingBudget, IndexedQuery, Reranking, SearchQuery, SearchResult, no_embedding,
+)
 from svcd.search.semantic import QueryTarget, hybrid_search, semantic_search
 from svcd.search.shown_vectors import VECTORS_MEMBER, average_bytes, with_or_without_vectors
 from svcd.vectors.vector import similarity

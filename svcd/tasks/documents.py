@@ -20,8 +20,7 @@ from svcd.index.encoded_document import EncodedDocuments
 from svcd.index.geo_writer import StoredShape
 from svcd.index.vector_writer import StoredVectors
 from svcd.index.writer import NO_LOCATION, DocumentChange, DocumentLocation, IndexWriter, StoredDocument
-from svcd.schema.document_vectors import MEMBER as _VECTORS
-from svcd.schema.document_vectors import GivenVectors, split_vectors
+from svcd.schema.document_vectors import MEMBER as _VECTORS, GivenVectors, split_vectors
 from svcd.schema.documents import attribute_names
 from svcd.schema.field_values import FieldValues, validate_geo
 from svcd.schema.index_settings import IndexSettings

@@ -14,9 +14,9 @@ from typing import Any
 from svcd.auth.keys import ACTIONS
 from svcd.base import roaring_format
 from svcd.base.errors import quoted_name
-from svcd.instance.rows import KeyRow
-from svcd.base.roaring_format import lows_of
 from svcd.base.quantities import message_size, parse_rfc3339, parse_size, rfc3339
+from svcd.base.roaring_format import lows_of
+from svcd.instance.rows import KeyRow
 from svcd.instance.task_records import CANCELED, ENQUEUED, PROCESSING, STATUSES, Batch, Task
 from svcd.instance.webhooks import Webhook, merged_headers
 from svcd.rules.stored import INDEX_UID as RULES_INDEX_UID

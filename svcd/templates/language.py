@@ -37,8 +37,8 @@ from liquid.stream import TokenStream
 from liquid.token import TOKEN_EOF, Token
 
 from svcd.templates import limits, values
-from svcd.templates.limits import Render, TemplateError
 from svcd.templates.filters import FILTERS
+from svcd.templates.limits import Render, TemplateError
 from svcd.templates.scanner import Part, located, readable, readable_part, scan
 from svcd.templates.values import MISSING, find, source_of, text_of, unknown_variable
 

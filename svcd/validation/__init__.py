@@ -5,13 +5,15 @@ error sentences; `urls` checks addresses and headers of other services. Routes a
 (docs/http.md).
 """
 from svcd.validation import query_strings
-from svcd.validation.checks import (ABSENT, Check, Field, any_object, anything, array_of, boolean, bounded, decode_body,
-                                    decode_value, integer, map_of, non_zero, nullable, number, object_of, object_or, one_of,
-                                    parsed, positive_integer, string, text_of)
-from svcd.validation.query_strings import Param, decode_query
-from svcd.validation.names import (checked_index_uid, index_uid, index_uid_pattern, parse_index_uid, parse_index_uid_pattern,
-                                   parse_uuid, uuid)
+from svcd.validation.checks import (
+    ABSENT, Check, Field, any_object, anything, array_of, boolean, bounded, decode_body, decode_value, integer, map_of,
+    non_zero, nullable, number, object_of, object_or, one_of, parsed, positive_integer, string, text_of,
+)
 from svcd.validation.messages import FieldError, did_you_mean
+from svcd.validation.names import (
+    checked_index_uid, index_uid, index_uid_pattern, parse_index_uid, parse_index_uid_pattern, parse_uuid, uuid,
+)
+from svcd.validation.query_strings import Param, decode_query
 
 __all__ = [
     "ABSENT", "Check", "Field", "FieldError", "Param", "any_object", "anything", "array_of", "boolean", "bounded",

@@ -21,11 +21,9 @@ from math import hypot, sqrt
 from operator import or_
 from typing import NamedTuple
 
-from svcd.base.docids import bytes_of
-from svcd.vectors.vector import padded
-from svcd.base.docids import EMPTY, DocIds, membership_bytes
+from svcd.base.docids import EMPTY, DocIds, bytes_of, membership_bytes
 from svcd.base.roaring_format import lows_of
-from svcd.vectors.vector import single
+from svcd.vectors.vector import padded, single
 
 # Number of bits in a plane: small enough for the processor's cache, and for the allocator to avoid system calls.
 SLOTS = 1 << 16

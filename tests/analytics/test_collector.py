@@ -21,7 +21,6 @@ import pytest
 from svcd.analytics import collector
 from svcd.analytics.collector import Usage, sum_of
 from svcd.analytics.report import FIGURES, groups, nothing
-from svcd.api import admission
 from svcd.api import admission, search_parameters
 from svcd.api.app import ROUTES
 from svcd.api.routes import Route

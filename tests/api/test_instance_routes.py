@@ -14,12 +14,12 @@ import pytest
 
 from svcd.api import instance
 from svcd.api.app import ROUTES
-from svcd.validation.names import FEATURES
 from svcd.api.routes import Route
 from svcd.api.shapes import size
 from svcd.base import logs
 from svcd.cli.serving import StartupGate
 from svcd.http.message import Body, Headers, NoBody, Request
+from svcd.validation.names import FEATURES
 
 MASTER_KEY = "0123456789abcdef"
 

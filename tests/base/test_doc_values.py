@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.base import doc_values
-from svcd.base.docids import DocIds
 from svcd.base.doc_values import DocValues
+from svcd.base.docids import DocIds
 
 SINGLE = st.lists(st.integers(0, 12).map(lambda value: {value}), min_size=1, max_size=60)
 SEVERAL = st.lists(st.sets(st.integers(0, 12), max_size=3), min_size=1, max_size=60)

@@ -26,8 +26,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.base import docids as chosen
-from svcd.base import plain_bitmaps
+from svcd.base import docids as chosen, plain_bitmaps
 
 
 def _loaded(plain: str) -> ModuleType:

@@ -22,8 +22,7 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.cli import config as configuration
-from svcd.cli import options
+from svcd.cli import config as configuration, options
 from svcd.cli.config import COMMAND_LINE, DEFAULT, ENVIRONMENT, FILE, Config, ConfigError, load, warnings
 from svcd.cli.options import BY_NAME, OPTIONS, Option
 from tests.support.option_samples import OTHER, USABLE, WRONG, companions, other

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from svcd.cluster import joining, members
-from svcd.cluster import node as node_module
+from svcd.cluster import joining, members, node as node_module
 from svcd.cluster.members import Members
 from svcd.cluster.node import Node
 from svcd.instance.instance import Instance

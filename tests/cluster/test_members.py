@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.cluster import members
-from svcd.cluster import node as node_module
+from svcd.cluster import members, node as node_module
 from svcd.cluster.log import Unavailable
 from svcd.cluster.members import LEASE_S, LOST_S, TRIM_AFTER
 from tests.cluster.conftest import LocalNode, MakeNode

@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 
 from svcd.index import schema
-from svcd.instance.rows import KeyRow
 from svcd.instance.network import Network, Remote
+from svcd.instance.rows import KeyRow
 from svcd.instance.webhooks import Webhook
 from tests.tasks.conftest import TaskHarness
 

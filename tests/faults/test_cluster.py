@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from svcd.cluster.log import Log, Trimmed
-from svcd.cluster.service import open_log
 from svcd.cluster.members import TRIM_AFTER
+from svcd.cluster.service import open_log
 from tests.faults.conftest import IS_LONG
 from tests.support.cluster import KEY, Node, Nodes
 from tests.support.daemon import ROOT

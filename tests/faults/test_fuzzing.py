@@ -52,7 +52,6 @@ from svcd.tasks.runner import Runner
 from svcd.tasks.unpacking import ArchiveRefused, Malformed
 from svcd.templates import TemplateError
 from svcd.templates.template import JsonTemplate, Template
-from svcd.templates.template import Template
 from svcd.validation.names import FEATURES
 from tests.api.conftest import JSON_TYPE, Client, client_of
 from tests.faults.conftest import IS_LONG

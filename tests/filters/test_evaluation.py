@@ -25,8 +25,8 @@ import pytest
 from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.filters import evaluation
-from svcd.filters.tree import canonical_text
 from svcd.filters.evaluation import filter_docids, read_filter
+from svcd.filters.tree import canonical_text
 from svcd.schema.field_values import field_values, kept_fields
 from svcd.schema.index_settings import IndexSettings
 from svcd.search import joins

@@ -33,8 +33,8 @@ from svcd.base.docids import DocIds, from_bytes
 from svcd.index import (
     bitmap_blocks, fts, materialized, materialized_choice, pair_reader, schema, term_reader, writer as index_writer,
 )
-from svcd.index.read_transaction import Cache, Delta
 from svcd.index.materialized_reader import MaterializedReader
+from svcd.index.read_transaction import Cache, Delta
 from svcd.index.reader import IndexReader
 from svcd.index.value_writer import value_key
 from svcd.index.writer import IndexWriter

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import pytest
 
-from svcd.query.graph import END, START, Graph, MatchingStrategy, QueryNode, build_graph, from_paths, removal_groups
-from svcd.query.graph import LONGEST_TEXT, ParsedQuery, Part, parse, parse_text
-from svcd.query.terms import Postings
-from svcd.query.terms import Subset, Term, Terms
+from svcd.query.graph import (
+    END, LONGEST_TEXT, START, Graph, MatchingStrategy, ParsedQuery, Part, QueryNode, build_graph, from_paths, parse, parse_text,
+    removal_groups,
+)
+from svcd.query.terms import Postings, Subset, Term, Terms
 from svcd.text.analyzer import Analyzer
 from tests.support.dict_reader import DictReader
 from tests.support.searching import titled

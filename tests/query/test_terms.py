@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from svcd.query.terms import Postings
-from svcd.query.terms import EXACT, NONE, Subset, Term, Terms
+from svcd.query.terms import EXACT, NONE, Postings, Subset, Term, Terms
 from tests.support.dict_reader import DictReader
 from tests.support.searching import titled
 

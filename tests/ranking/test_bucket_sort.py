@@ -17,8 +17,7 @@ import pytest
 
 from svcd.base.docids import DocIds
 from svcd.query.graph import Graph, MatchingStrategy
-from svcd.query.terms import Postings
-from svcd.query.terms import Terms
+from svcd.query.terms import Postings, Terms
 from svcd.ranking.bucket_sort import Ranking, RankingLimits, chain, rank
 from svcd.ranking.rule import Bucket, RankingContext, Rule
 from svcd.ranking.scores import Ranked, Skipped

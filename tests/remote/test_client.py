@@ -23,8 +23,8 @@ from pathlib import Path
 
 import pytest
 
-from svcd.remote.client import Answer, Client, request_target
 from svcd.remote import Failure, Undelivered
+from svcd.remote.client import Answer, Client, request_target
 from svcd.remote.guard import Guard
 from tests.remote.conftest import LOOPBACK, PATIENCE_S, Receiver
 

@@ -22,8 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import svcd
-from svcd.remote.client import Client
 from svcd.remote import Undelivered
+from svcd.remote.client import Client
 from svcd.remote.guard import ForbiddenAddress, Guard, blocked_kind, literal_address, parse_networks
 
 # Hosts as a URL has them.

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from svcd.api.network_documents import _documents, _page
 from svcd.api.facet_search import _counted_values as read_facets
+from svcd.api.network_documents import _documents, _page
 from svcd.api.remote_search import remote_result
 from svcd.base.errors import ApiError
 from svcd.cluster.log import Address, MissingPiece, Trimmed, Unavailable

@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 from svcd.base import quantities
 from svcd.instance.instance import Instance
 from svcd.instance.webhooks import Webhook
-from svcd.remote import Undelivered
-from svcd.remote import webhook_delivery
+from svcd.remote import Undelivered, webhook_delivery
 from svcd.remote.webhook_delivery import WebhookDelivery, WebhookNotifier
 
 PATIENCE_S = 20.0

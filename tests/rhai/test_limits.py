@@ -14,8 +14,7 @@ import time
 import pytest
 from hypothesis import given
 
-from svcd.rhai import FunctionError, NotAnObject
-from svcd.rhai import values
+from svcd.rhai import FunctionError, NotAnObject, values
 from svcd.rhai.compiler import Compiler
 from svcd.rhai.interpreter import ANY, LIBRARY, Interpreter
 from svcd.rhai.parser import parse

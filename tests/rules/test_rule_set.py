@@ -23,8 +23,8 @@ from svcd.base.docids import DocIds
 from svcd.base.quantities import parse_rfc3339
 from svcd.filters.evaluation import read_filter
 from svcd.query.graph import parse_text
-from svcd.rules.values import Limits
 from svcd.rules.rule_set import RuleSet
+from svcd.rules.values import Limits
 from svcd.schema.index_settings import IndexSettings
 from tests.support.dict_reader import DictReader
 

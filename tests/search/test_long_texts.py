@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from svcd.search import formatting, long_texts
 from svcd.search.formatting import Formatted, Formatter
 from svcd.search.matches import LocatedTerm, MatchFinder
-from svcd.search.request import SearchQuery
-from svcd.search.request import GUARANTEED_CHARACTERS, MAX_ADDED_BYTES, FormattingBudget
+from svcd.search.request import GUARANTEED_CHARACTERS, MAX_ADDED_BYTES, FormattingBudget, SearchQuery
 from svcd.text.analyzer import Analyzer, Token
 
 WORDS = MatchFinder([

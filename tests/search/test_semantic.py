@@ -27,9 +27,8 @@ from svcd.base.errors import ApiError
 from svcd.filters.evaluation import read_filter
 from svcd.search.federation import federated
 from svcd.search.hits import LongPage
-from svcd.search.search import Kind, kind_of
 from svcd.search.request import Federation, Hybrid, IndexedQuery, QueryInput, SearchQuery, SearchResult
-from svcd.search.search import FacetQuery, facet_search, search
+from svcd.search.search import FacetQuery, Kind, facet_search, kind_of, search
 from svcd.vectors.vector import cosine_distance, similarity, vector_of
 from tests.support.dict_reader import DictReader
 from tests.support.searching import UID, never

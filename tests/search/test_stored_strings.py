@@ -20,9 +20,9 @@ from svcd.base import json_text
 from svcd.base.json_text import dumps, loads
 from svcd.search import formatting, hits, long_texts, search
 from svcd.search.formatting import Formatter
+from svcd.search.hits import LONG_BYTES, PIECE_BYTES, LongStrings
 from svcd.search.matches import LocatedTerm, MatchFinder
 from svcd.search.request import SearchQuery
-from svcd.search.hits import LONG_BYTES, PIECE_BYTES, LongStrings
 from svcd.text.analyzer import Analyzer
 from tests.support.searching import answer, titled
 

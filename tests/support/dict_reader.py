@@ -10,8 +10,8 @@ import math
 from collections import defaultdict
 from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.base.doc_values import DocValues
+from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.geo.geojson import read_geojson
 from svcd.geo.geometry import Shape, is_wide
 from svcd.geo.sphere import Bounds, Point, direction, distance

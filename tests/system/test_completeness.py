@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from svcd.api.app import ROUTES
-from svcd.validation.names import FEATURES
 from svcd.api.openapi import document
 from svcd.base.errors import ERRORS
 from svcd.cli import options
 from svcd.cli.options import BY_NAME
+from svcd.validation.names import FEATURES
 from tests.support.contract import table
 
 ROOT = Path(__file__).parents[2]

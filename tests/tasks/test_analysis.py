@@ -25,8 +25,7 @@ from hypothesis import strategies as st
 from svcd.base import json_text
 from svcd.index.encoded_document import EncodedDocuments
 from svcd.schema.index_settings import IndexSettings
-from svcd.tasks import documents as document_tasks
-from svcd.tasks import indexing
+from svcd.tasks import documents as document_tasks, indexing
 from svcd.tasks.analysis import Analysis, AnalysisProcess, AnalysisProcessDied, DocumentText
 from svcd.tasks.indexing import IndexingTask, apply_batch
 from svcd.tasks.indexing_client import IndexingProcess, IndexingProcessDied, MemoryBudget

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from svcd.instance.instance import Instance
-from svcd.instance.rows import KeyRow
 from svcd.instance.network import Network, Remote
+from svcd.instance.rows import KeyRow
 from svcd.instance.task_records import SUCCEEDED, Task
 from svcd.instance.webhooks import Webhook
 from svcd.tasks import archive, dump_lines

@@ -22,8 +22,8 @@ import pytest
 
 from svcd.base import quantities
 from svcd.chat import workspace
-from svcd.instance.rows import KeyRow
 from svcd.instance.network import Network, Remote
+from svcd.instance.rows import KeyRow
 from svcd.instance.task_records import Task, TaskFilter
 from svcd.instance.webhooks import Webhook
 from svcd.tasks import dump_lines

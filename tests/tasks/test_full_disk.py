@@ -16,8 +16,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from svcd.index import disk_space
-from svcd.index import writer as index_writer
+from svcd.index import disk_space, writer as index_writer
 from svcd.index.disk_space import LOW_BYTES
 from svcd.index.encoded_document import EncodedDocuments
 from svcd.index.writer import DocumentChange, IndexWriter
