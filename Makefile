@@ -1,6 +1,8 @@
 # make run      set up and start the daemon on its default address; ARGS="--env production" adds options
 # make test     set up, check the sources, run all tests
 # make quick    the same without the slow tests
+# make coverage run all tests and report which lines of svcd they run; ARGS="tests/http" runs some. Not part of `make test`: Python 3.11
+#               lacks sys.monitoring, and with tracing the tests take three to four times the processor time
 # make soak     run the tests of the guarantees (tests/faults) in their long form: 90 minutes on two idle cores; prints the measured
 #               figures; ARGS="-k histories" runs some of them
 # make soak-cluster
@@ -23,7 +25,7 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: run test quick soak soak-cluster check browser store cluster examples docs lock dist clean
+.PHONY: run test quick coverage soak soak-cluster check browser store cluster examples docs lock dist clean
 .DEFAULT_GOAL := test
 
 run: $(VENV)/ready-to-run
@@ -34,6 +36,12 @@ test: check
 
 quick: check
 	$(VENV)/bin/python -m pytest -m "not slow" $(ARGS)
+
+coverage: $(VENV)/ready-to-test
+	@$(VENV)/bin/coverage erase
+	-$(VENV)/bin/coverage run -m pytest $(ARGS)
+	@$(VENV)/bin/coverage combine --quiet
+	@$(VENV)/bin/coverage report
 
 soak: $(VENV)/ready-to-test
 	@$(VENV)/bin/python -m tests.faults.soak tests/faults --ignore tests/faults/test_cluster.py $(ARGS)
