@@ -378,13 +378,13 @@ def materialize_by_and_by(writer: IndexWriter) -> None:
         pass
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(history=HISTORY.map(spread), checks=st.lists(st.integers(0, 60), min_size=4, max_size=4))
 def test_what_is_written_during_a_build_is_in_its_sets(history: list[list[tuple[int, Any]]], checks: list[int]) -> None:
     """Between the batches sets are made for a while."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         materialize_everything(patch)
-        for module, name, value in ((materialized, "SHARE", 0), (materialized, "SHARE", 0), (materialized, "_ROWS_AT_ONCE", 2),
+        for module, name, value in ((materialized, "SHARE", 0), (materialized, "_ROWS_AT_ONCE", 2),
                                     (materialized, "_PORTION", 20), (materialized, "_COMMIT_S", 1e-6)):
             patch.setattr(module, name, value)
         path = Path(folder) / "index.sqlite"
