@@ -123,7 +123,7 @@ _SETTINGS = f"{_WORKSPACE}/settings"
 _OF_SETTINGS = ("chatCompletions", "using the /chats/settings route")
 ROUTES = (
     Route("GET", _WORKSPACES, list_workspaces, "chats.get", {200: "ChatWorkspacePage"}, "List chat workspaces", _TAG,
-          feature=("chatCompletions", "listing the chats"), query=shapes.page_params("invalid_index", "Workspaces")),
+          feature=("chatCompletions", "listing the chats"), query=shapes.page_params("invalid_index_", "Workspaces")),
     Route("GET", _WORKSPACE, get, "chats.get", {200: "ChatWorkspace"}, "Get a chat workspace", _TAG,
           feature=("chatCompletions", "displaying a chat")),
     Route("DELETE", _WORKSPACE, delete, "chats.delete", {204: {}}, "Delete a chat workspace", _TAG,

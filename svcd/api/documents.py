@@ -222,7 +222,7 @@ _ADD_PARAMS = {
                           about="True ignores documents that the index does not have."),
 }
 _LIST_PARAMS = {
-    **shapes.page_params("invalid_document", "Documents"),
+    **shapes.page_params("invalid_document_", "Documents"),
     "fields": _FIELDS_PARAM,
     "retrieveVectors": _VECTORS_PARAM,
     "ids": Param.list_of(query_strings.text, "invalid_document_ids", bound=bounds.IDS,

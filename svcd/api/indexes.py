@@ -234,7 +234,7 @@ STATS_PARAMS = {
 
 ROUTES = (
     Route("GET", "/indexes", list_indexes, "indexes.get", {200: "IndexPage"}, "List indexes", _TAG,
-          query=shapes.page_params("invalid_index", "Indexes")),
+          query=shapes.page_params("invalid_index_", "Indexes")),
     Route("POST", "/indexes", create, "indexes.create", {202: "TaskSummary"}, "Create an index", _TAG, body=_CREATE_BODY),
     Route("GET", "/indexes/{index_uid}", get, "indexes.get", {200: "Index"}, "Get an index", _TAG),
     Route("PATCH", "/indexes/{index_uid}", update, "indexes.update", {202: "TaskSummary"},

@@ -137,7 +137,7 @@ _UPDATE_BODY = Fields(_WORDS, immutable={
 
 ROUTES = (
     Route("GET", "/keys", list_keys, "keys.get", {200: "KeyPage"}, "List API keys", _TAG,
-          query=shapes.page_params("invalid_api_key", "Keys")),
+          query=shapes.page_params("invalid_api_key_", "Keys")),
     Route("POST", "/keys", create, "keys.create", {201: "Key"}, "Create an API key", _TAG, body=_CREATE_BODY),
     Route("GET", "/keys/{key}", get, "keys.get", {200: "Key"}, "Get an API key", _TAG),
     Route("PATCH", "/keys/{key}", update, "keys.update", {200: "Key"}, "Rename an API key", _TAG, body=_UPDATE_BODY),

@@ -53,10 +53,10 @@ def index_view(row: IndexRow) -> Json:
             "primaryKey": row.primary_key}
 
 
-def page_params(code: str, noun: str) -> dict[str, Param]:
-    """The parameters that choose a page of a list. code: beginning of their error codes; noun: what is listed."""
-    return {"offset": Param(positive_integer, f"{code}_offset", default=0, about=f"{noun} to skip."),
-            "limit": Param(positive_integer, f"{code}_limit", default=20, about=f"{noun} to return.")}
+def page_params(prefix: str, noun: str) -> dict[str, Param]:
+    """The parameters that choose a page of a list. prefix: of their error codes; noun: what is listed."""
+    return {"offset": Param(positive_integer, f"{prefix}offset", default=0, about=f"{noun} to skip."),
+            "limit": Param(positive_integer, f"{prefix}limit", default=20, about=f"{noun} to return.")}
 
 
 def page(results: Sequence[Any], offset: int, limit: int, total: int) -> Json:

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 
 from svcd.base.docids import DocIds, union_of
+from svcd.base.positions import FIELD_SHIFT, LAST_POSITION, bucketed_position
 from svcd.index.bitmap_blocks import listed_docids
-from svcd.text.term_positions import FIELD_SHIFT, LAST_POSITION, bucketed_position
 
 POSITION_GAP = "|"
 # Seven gaps in a row are one hard separator, the commonest case; the forward index stores them as one character.

@@ -22,6 +22,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes, union_of
+from svcd.base.positions import bucketed_position
 from svcd.index import fts
 from svcd.index.bitmap_blocks import BLOCK_BITS, WHOLE, blocks_of
 from svcd.index.connections import meta, set_meta, write_transaction
@@ -35,7 +36,6 @@ from svcd.index.materialized_groups import (
 from svcd.index.materialized_reader import LEAST, materialized_key
 from svcd.index.read_transaction import FORWARD_TEXTS, placeholders, rows_by_docid
 from svcd.index.schema import LEAST_DOCUMENTS, SHARED_COLUMN
-from svcd.text.term_positions import bucketed_position
 
 # Finished work is committed each _COMMIT_S seconds, and when something else waits.
 _COMMIT_S = 0.25

@@ -18,6 +18,7 @@ from itertools import chain, compress, groupby, islice, repeat
 from operator import add, itemgetter
 
 from svcd.base.docids import DocIds, bytes_of_containers, containers_of, from_bytes, union_of
+from svcd.base.positions import bucketed_position
 from svcd.base.roaring_format import StoredContainer
 from svcd.index import bitmap_blocks
 from svcd.index.bitmap_blocks import BLOCK_BITS, WHOLE
@@ -25,7 +26,6 @@ from svcd.index.fts import BUCKETS, SEPARATOR_MARK
 from svcd.index.materialized_choice import LETTERS, Choice, Families, Node
 from svcd.index.materialized_reader import materialized_key
 from svcd.index.schema import SHARED_COLUMN
-from svcd.text.term_positions import bucketed_position
 
 FIRST_COLUMN = 32
 _ALL_NUMBERS = FIRST_COLUMN + SHARED_COLUMN + 1

@@ -19,8 +19,8 @@ from itertools import chain, takewhile
 from typing import Any, NamedTuple, TypeVar
 
 from svcd.base.docids import DocIds, from_bytes, memory_bytes, union_of
+from svcd.base.positions import bucketed_position
 from svcd.index import fts
-from svcd.text.term_positions import bucketed_position
 
 Rows = Mapping[int, Mapping[int, Sequence[str]]]  # docid -> FTS column -> terms by position, "" for a position gap
 Occurrence = tuple[int, int, int]  # docid, column, position

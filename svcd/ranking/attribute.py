@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from svcd.base.docids import EMPTY, DocIds, union_of
+from svcd.base.positions import FIELD_SHIFT, POSITION, bucketed_position
 from svcd.query.graph import Graph, QueryNode
 from svcd.query.terms import Postings, Subset, Terms, first_word
 from svcd.ranking.rule import CandidateBatch, Edge, ForwardIndexRule, LocalBitset, RankingContext, WeightedEdge, edges_by_cost
 from svcd.schema.attributes import Searchable
 from svcd.schema.ranking_rules import ATTRIBUTE_RANK, WORD_POSITION
-from svcd.text.term_positions import FIELD_SHIFT, POSITION, bucketed_position
 
 # Conditions look up each word of a list of up to _FEW_WORDS; of a longer list only the words that some candidate contains.
 _FEW_WORDS = 3

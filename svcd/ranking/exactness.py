@@ -5,19 +5,19 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from operator import itemgetter
 
+from svcd.base import positions
 from svcd.base.docids import EMPTY, DocIds
+from svcd.base.positions import FIELD_SHIFT, POSITION
 from svcd.query.graph import Graph, QueryNode
 from svcd.query.reader import DocumentWords
 from svcd.query.terms import EXACT, Phrase, Subset, Terms
 from svcd.ranking.rule import Bucket, CandidateBatch, Documents, Edge, GraphRule, LocalBitset, RankingContext, Rule
 from svcd.ranking.scores import EXACT_ATTRIBUTE, EXACT_MATCH, EXACT_WORDS, MATCHES_START, NO_EXACT_MATCH, Ranked
-from svcd.text import term_positions
-from svcd.text.term_positions import FIELD_SHIFT, POSITION
 
 COUNTED_WORDS = 30  # the highest word count in the index; a longer field never equals the query
 
 # Cached: all queries and most matches are at the first positions.
-bucketed_position = lru_cache(maxsize=256)(term_positions.bucketed_position)
+bucketed_position = lru_cache(maxsize=256)(positions.bucketed_position)
 # The words of the query as typed, with their bucketed positions.
 _Placed = list[tuple[str, int]]
 

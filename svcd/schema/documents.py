@@ -11,9 +11,10 @@ from typing import Any
 
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
+from svcd.base.positions import LAST_POSITION
 from svcd.schema.attributes import RESERVED
 from svcd.text.analyzer import Analyzer
-from svcd.text.term_positions import LAST_POSITION, TermPositionBuilder, TermsByPosition, term_position_builder
+from svcd.text.term_positions import TermPositionBuilder, TermsByPosition, term_position_builder
 
 Value = Any
 

@@ -16,12 +16,6 @@ from svcd.text.scripts import LATIN, default_separators, groups, hard_separators
 # The index is the position, counted from the first word; "" is a position gap.
 TermsByPosition = list[str]
 
-LAST_POSITION = 65_535  # nothing is indexed after it
-# An occurrence is the number of the field in the document, shifted, plus the position in the field. A position has 16 bits; a
-# 17th bit keeps the last word of a field far from the first word of the next field.
-FIELD_SHIFT = 17
-POSITION = (1 << FIELD_SHIFT) - 1
-
 LONGEST_WORD = 250  # bytes
 # A word after a hard separator is 8 positions after the word before it.
 _HARD_GAP = [""] * 7
@@ -31,13 +25,6 @@ _HARD_MARK = "\x07"
 
 # ASCII characters that lemmas omit, and white space that does not separate words.
 _ODD_ASCII = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
-
-
-def bucketed_position(position: int) -> int:
-    """Return the coarse position of a position: exact up to 15, then 24, then powers of two (docs/ranking.md#word-position)."""
-    if position < 16:
-        return position
-    return 24 if position < 24 else min(1 << (position - 1).bit_length(), LAST_POSITION)
 
 
 def indexed_term(lemma: str) -> str:

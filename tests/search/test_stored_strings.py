@@ -66,7 +66,7 @@ def test_a_string_literal_is_unescaped_and_escaped_again(text: str, size: int) -
 def test_a_long_page_may_have_long_strings(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = titled(*(f"sun number {number} " + "é" * 50 for number in range(20)))
     expected = list(answer(reader, "sun", attributes_to_highlight=["*"]).hits)
-    for module, name, value in ((hits, "MAX_PAGE_BYTES", 100), (hits, "PORTION_BYTES", 500), (hits, "LONG_BYTES", 50),
+    for module, name, value in ((search, "MAX_PAGE_BYTES", 100), (hits, "PORTION_BYTES", 500), (hits, "LONG_BYTES", 50),
                                 (hits, "LONG_BYTES", 50), (formatting, "LONG_TEXT", 0)):
         monkeypatch.setattr(module, name, value)
     found = answer(reader, "sun", attributes_to_highlight=["*"]).hits

@@ -12,6 +12,7 @@ from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Seque
 
 from svcd.base.doc_values import DocValues
 from svcd.base.docids import EMPTY, DocIds, union_of
+from svcd.base.positions import FIELD_SHIFT, bucketed_position
 from svcd.geo.geojson import read_geojson
 from svcd.geo.geometry import Shape, is_wide
 from svcd.geo.sphere import Bounds, Point, direction, distance
@@ -19,7 +20,6 @@ from svcd.query.reader import WORD_MARK, Value
 from svcd.schema import documents
 from svcd.schema.field_values import FieldValues, field_values, kept_fields, validate_geo
 from svcd.schema.index_settings import IndexSettings
-from svcd.text.term_positions import FIELD_SHIFT, bucketed_position
 from svcd.vectors.vector import DocumentVectors, Vector, cosine_distance, vector_of
 from tests.support.distances import quantized_distance
 

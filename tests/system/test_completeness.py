@@ -176,6 +176,7 @@ def used_names() -> tuple[frozenset[str], tuple[str, ...]]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in declared and not is_catalogue:
                 names |= set(re.findall(r"\w+", node.value))
+                beginnings.add(node.value)
             elif isinstance(node, ast.Attribute):
                 names.add(node.attr)
             elif isinstance(node, ast.keyword) and node.arg:

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
+from svcd.base.positions import LAST_POSITION, bucketed_position
 from svcd.index.fts import BUCKETS
-from svcd.text.term_positions import LAST_POSITION, bucketed_position
 
 
 @pytest.mark.parametrize(
