@@ -242,21 +242,17 @@ class Compiler:
             call, position = runtime.call_function, node.position
             return lambda frame: call(function, [each(frame) for each in arguments], None, position)
         if self.scope.find(node.name, node.position) is not None:
-            return self._variable_call(node, arguments)
+            find, runtime = self.cell(syntax.Variable(node.position, node.name)), self.runtime
+            builtin = self._builtin_call(node, arguments)
+
+            def run(frame: Frame) -> Value:
+                held = find(frame).value
+                if type(held) is not FnPointer:
+                    return builtin(frame)
+                return runtime.call_pointer(held, [each(frame) for each in arguments], None, node.position)
+
+            return run
         return self._builtin_call(node, arguments)
-
-    def _variable_call(self, node: syntax.Call, arguments: Sequence[Body]) -> Body:
-        """Compile a call of a variable; at run time it calls the function pointer in the variable, or a builtin of that name."""
-        find, runtime = self.cell(syntax.Variable(node.position, node.name)), self.runtime
-        builtin = self._builtin_call(node, arguments)
-
-        def run(frame: Frame) -> Value:
-            held = find(frame).value
-            if type(held) is not FnPointer:
-                return builtin(frame)
-            return runtime.call_pointer(held, [each(frame) for each in arguments], None, node.position)
-
-        return run
 
     def _builtin_call(self, node: syntax.Call, arguments: Sequence[Body]) -> Body:
         """Compile the call of a builtin, which may modify a variable in its first argument, like a method call."""

@@ -63,10 +63,6 @@ class ScriptFunction:
         self.slots = 0
         self.body: Body = lambda frame: None
 
-    def call_text(self) -> str:
-        """How the call trace of an error names a call of it."""
-        return f"in call to function '{self.name}'" if self.name else "in closure call"
-
 
 class Interpreter:
     """Counts the work of a run. function: the functions of the text, by name and number of parameters."""
@@ -200,7 +196,8 @@ class Interpreter:
         except ReturnSignal as returned:
             return self.copied(returned.value)
         except FunctionError as error:
-            raise error.through(function.call_text(), position) from None
+            call = f"in call to function '{function.name}'" if function.name else "in closure call"
+            raise error.through(call, position) from None
         except RecursionError:
             raise FunctionError("Stack overflow", position, is_limit=True) from None
         finally:
@@ -449,34 +446,30 @@ def assign(name: str, at: Position, root: Root, steps: Sequence[Step],
         if target is None and last.is_safe:
             return
         assert last.key
-        _assign_last(runtime, last, target, place, last.key(frame), value, join)
+        key = last.key(frame)
+        kind = type(target)
+        if kind is dict:
+            _name(key, last.position)
+            if key not in target:
+                runtime.check_map_length(len(target) + 1)
+        elif kind is list:
+            _number(key, len(target), last.position)
+        elif kind is str and type(key) is int:
+            number = _number(key, len(target), last.position, is_text=True) % len(target)
+            if type(value) is not Char:
+                raise mismatch(value, "char").at(last.position)
+            store(place, runtime.new_text(target[:number] + value + target[number + 1:]))
+            return
+        elif type(key) is str:
+            raise FunctionError(f"No writable property '{key}' - a setter is not registered for type '{type_name(target)}' "
+                                f"to handle '{type_name(value)}'", last.position)
+        else:
+            message = f"Indexer unavailable: {type_name(target)} [{type_name(key)}] = {type_name(value)}"
+            raise FunctionError(message, last.position)
+        if join is None:
+            target[key] = value
+        else:
+            held = target.get(key) if kind is dict else target[key]
+            target[key] = join(held, (target, key, None), value)
 
     return run
-
-
-def _assign_last(runtime: Interpreter, last: Step, target: Value, place: Place, key: Value, value: Value,
-                 join: Callable[[Value, Place, Value], Value] | None) -> None:
-    kind = type(target)
-    if kind is dict:
-        _name(key, last.position)
-        if key not in target:
-            runtime.check_map_length(len(target) + 1)
-    elif kind is list:
-        _number(key, len(target), last.position)
-    elif kind is str and type(key) is int:
-        at = _number(key, len(target), last.position, is_text=True) % len(target)
-        if type(value) is not Char:
-            raise mismatch(value, "char").at(last.position)
-        store(place, runtime.new_text(target[:at] + value + target[at + 1:]))
-        return
-    elif type(key) is str:
-        raise FunctionError(f"No writable property '{key}' - a setter is not registered for type '{type_name(target)}' "
-                            f"to handle '{type_name(value)}'", last.position)
-    else:
-        message = f"Indexer unavailable: {type_name(target)} [{type_name(key)}] = {type_name(value)}"
-        raise FunctionError(message, last.position)
-    if join is None:
-        target[key] = value
-    else:
-        held = target.get(key) if kind is dict else target[key]
-        target[key] = join(held, (target, key, None), value)

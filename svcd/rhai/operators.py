@@ -34,14 +34,6 @@ def _add(runtime: Runtime, x: int, y: int) -> int:
     return result if MIN_INT <= result <= MAX_INT else _checked(result, f"Addition overflow: {x} + {y}")
 
 
-def _subtract(runtime: Runtime, x: int, y: int) -> int:
-    return _checked(x - y, f"Subtraction overflow: {x} - {y}")
-
-
-def _multiply(runtime: Runtime, x: int, y: int) -> int:
-    return _checked(x * y, f"Multiplication overflow: {x} * {y}")
-
-
 def _divide(runtime: Runtime, x: int, y: int) -> int:
     """Rounds towards zero."""
     if y == 0:
@@ -89,10 +81,6 @@ def _float_divide(runtime: Runtime, x: float, y: float) -> float:
     return math.copysign(math.inf, x) * math.copysign(1.0, y)
 
 
-def _float_remainder(runtime: Runtime, x: float, y: float) -> float:
-    return math.nan if not y or math.isinf(x) else math.fmod(x, y)
-
-
 def _float_power(runtime: Runtime, x: float, y: float) -> float:
     try:
         result = math.pow(x, y)
@@ -104,13 +92,14 @@ def _float_power(runtime: Runtime, x: float, y: float) -> float:
 
 
 _INTEGER: dict[str, Callable[..., int]] = {
-    "+": _add, "-": _subtract, "*": _multiply, "/": _divide, "%": _remainder, "**": _power, "<<": _shift_left,
-    ">>": _shift_right, "&": lambda runtime, x, y: x & y, "|": lambda runtime, x, y: x | y,
-    "^": lambda runtime, x, y: x ^ y,
+    "+": _add, "/": _divide, "%": _remainder, "**": _power, "<<": _shift_left, ">>": _shift_right,
+    "-": lambda runtime, x, y: _checked(x - y, f"Subtraction overflow: {x} - {y}"),
+    "*": lambda runtime, x, y: _checked(x * y, f"Multiplication overflow: {x} * {y}"),
+    "&": lambda runtime, x, y: x & y, "|": lambda runtime, x, y: x | y, "^": lambda runtime, x, y: x ^ y,
 }
 _FLOAT: dict[str, Callable[..., float]] = {
     "+": lambda runtime, x, y: x + y, "-": lambda runtime, x, y: x - y, "*": lambda runtime, x, y: x * y,
-    "/": _float_divide, "%": _float_remainder, "**": _float_power,
+    "/": _float_divide, "%": lambda runtime, x, y: math.nan if not y or math.isinf(x) else math.fmod(x, y), "**": _float_power,
 }
 
 

@@ -190,7 +190,26 @@ class _Parser:
         if token.kind == END:
             raise FunctionError("Script is incomplete", token.position)
         if token.kind != SYMBOL or token.value not in ("-", "+", "!"):
-            return self._postfix(self._primary())
+            root = self._primary()
+            links: list[syntax.Link] = []
+            first = self.peek().position
+            while (token := self.peek()).kind == SYMBOL:
+                if token.value in (".", "?."):
+                    self._at += 1
+                    links.append(self._member(token.value == "?."))
+                    continue
+                if token.value not in ("[", "?[") or not links and isinstance(
+                        root, (syntax.If, syntax.Switch, syntax.Block, syntax.Closure)):
+                    break
+                self._at += 1
+                position, index = self.peek().position, self.expression()
+                if not links and isinstance(root, syntax.Literal) and not isinstance(root.value, str):
+                    raise FunctionError("Only arrays, object maps and strings can be indexed", root.position)
+                if isinstance(index, syntax.Literal) and type(index.value) in _NO_INDEX:
+                    raise FunctionError(f"Array access expects integer index, not {_NO_INDEX[type(index.value)]}", index.position)
+                self.expect("]", "for a matching [ in this index expression")
+                links.append(syntax.Index(position, token.value == "?[", index))
+            return syntax.Chain(first, root, links) if links else root
         self._at += 1
         with self.nested(token.position):
             operand = self.unary()
@@ -200,28 +219,6 @@ class _Parser:
         return syntax.Operation(token.position, token.value, [operand])
 
     # Chains
-
-    def _postfix(self, root: Node) -> Node:
-        """Parse member accesses, indexes and method calls after a value."""
-        links: list[syntax.Link] = []
-        first = self.peek().position
-        while (token := self.peek()).kind == SYMBOL:
-            if token.value in (".", "?."):
-                self._at += 1
-                links.append(self._member(token.value == "?."))
-                continue
-            if token.value not in ("[", "?[") or not links and isinstance(
-                    root, (syntax.If, syntax.Switch, syntax.Block, syntax.Closure)):
-                break
-            self._at += 1
-            position, index = self.peek().position, self.expression()
-            if not links and isinstance(root, syntax.Literal) and not isinstance(root.value, str):
-                raise FunctionError("Only arrays, object maps and strings can be indexed", root.position)
-            if isinstance(index, syntax.Literal) and type(index.value) in _NO_INDEX:
-                raise FunctionError(f"Array access expects integer index, not {_NO_INDEX[type(index.value)]}", index.position)
-            self.expect("]", "for a matching [ in this index expression")
-            links.append(syntax.Index(position, token.value == "?[", index))
-        return syntax.Chain(first, root, links) if links else root
 
     def _member(self, is_safe: bool) -> syntax.Link:
         token = self.advance()
@@ -368,7 +365,29 @@ class _Parser:
         """Parse the whole text."""
         while not self.is_at_end():
             if self.peek().value in ("fn", "private") and self.peek().kind == WORD:
-                self._definition()
+                self.taken_word("private")
+                start = self.peek().position
+                if not self.taken_word("fn"):
+                    raise self.missing("fn", "following 'private'")
+                token = self.advance()
+                if token.kind == RESERVED:
+                    raise FunctionError(f"'{token.value}' is a reserved keyword", token.position)
+                if token.kind != NAME:
+                    raise FunctionError("Expecting function name in function declaration", token.position)
+                name = token.value
+                if not self.taken("("):
+                    raise FunctionError(f"Expecting parameters for function {name}", self.peek().position)
+                parameters = self.parameters(")", name, f"function '{name}'")
+                if not self.is_next("{"):
+                    raise FunctionError(f"Expecting body statement block for function {name}", self.peek().position)
+                with self.in_function():
+                    body = self.block()
+                key = (name, len(parameters))
+                if key in self.parsed.definitions:
+                    counted = {0: "no parameters", 1: "1 parameter"}.get(len(parameters), f"{len(parameters)} parameters")
+                    raise FunctionError(f"Function {name} with {counted} already exists", start)
+                self.count_function(start)
+                self.parsed.definitions[key] = syntax.Definition(start, name, parameters, body)
             elif not self.taken(";"):
                 self.parsed.statements.append(self.statement())
                 self._end_statement(END)
@@ -427,33 +446,6 @@ class _Parser:
         elif not isinstance(node, syntax.Variable):
             raise FunctionError("Expression cannot be assigned to", node.position)
         return syntax.Assignment(token.position, node, _ASSIGNMENTS[token.value], self.expression())
-
-    # Definitions
-
-    def _definition(self) -> None:
-        self.taken_word("private")
-        start = self.peek().position
-        if not self.taken_word("fn"):
-            raise self.missing("fn", "following 'private'")
-        token = self.advance()
-        if token.kind == RESERVED:
-            raise FunctionError(f"'{token.value}' is a reserved keyword", token.position)
-        if token.kind != NAME:
-            raise FunctionError("Expecting function name in function declaration", token.position)
-        name = token.value
-        if not self.taken("("):
-            raise FunctionError(f"Expecting parameters for function {name}", self.peek().position)
-        parameters = self.parameters(")", name, f"function '{name}'")
-        if not self.is_next("{"):
-            raise FunctionError(f"Expecting body statement block for function {name}", self.peek().position)
-        with self.in_function():
-            body = self.block()
-        key = (name, len(parameters))
-        if key in self.parsed.definitions:
-            counted = {0: "no parameters", 1: "1 parameter"}.get(len(parameters), f"{len(parameters)} parameters")
-            raise FunctionError(f"Function {name} with {counted} already exists", start)
-        self.count_function(start)
-        self.parsed.definitions[key] = syntax.Definition(start, name, parameters, body)
 
     # Choices
 

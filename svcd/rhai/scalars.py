@@ -114,10 +114,6 @@ def _pad(runtime: Runtime, text: str, length: int, filling: str) -> Change:
     return runtime.new_text(text + filling * -(-missing // len(filling))), None
 
 
-def _pop(runtime: Runtime, text: str) -> Change:
-    return runtime.new_text(text[:-1]), Char(text[-1]) if text else None
-
-
 def _pop_many(runtime: Runtime, text: str, count: int) -> Change:
     at = max(len(text) - max(count, 0), 0)
     return runtime.new_text(text[:at]), text[at:]
@@ -169,7 +165,7 @@ def _string_rows() -> Iterator[Builtin]:
     yield replacing("set", (str, int, Char), _set)
     yield replacing("append", (str, ANY), _append)
     yield replacing("+=", (str, ANY), _append)
-    yield replacing("pop", (str,), _pop)
+    yield replacing("pop", (str,), lambda runtime, text: (runtime.new_text(text[:-1]), Char(text[-1]) if text else None))
     yield replacing("pop", (str, int), _pop_many)
     for kind in _KINDS:
         yield replacing("remove", (str, kind), lambda runtime, text, part: (without(runtime, text, part), None))

@@ -181,20 +181,16 @@ def pieces(value: Value, *, is_bare: bool = False) -> Iterator[str]:
             yield f"{', ' if at else ''}{json_text.dumps(name)}: "
             yield from pieces(value[name])
         yield "}"
+    elif value is None:
+        yield "()"
+    elif isinstance(value, bool):
+        yield "true" if value else "false"
+    elif isinstance(value, float):
+        yield float_text(value)
+    elif kind is Char:
+        yield f"'{value}'"
     else:
-        yield _scalar(value)
-
-
-def _scalar(value: Value) -> str:
-    if value is None:
-        return "()"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return float_text(value)
-    if type(value) is Char:
-        return f"'{value}'"
-    return json_text.dumps(value) if isinstance(value, str) else str(value)
+        yield json_text.dumps(value) if isinstance(value, str) else str(value)
 
 
 def float_text(number: float) -> str:
