@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 from svcd import __version__
 from svcd.base import logs, machine
 from svcd.base.json_text import loads_wrapped
-from svcd.cluster.log import Log, Record, Trimmed, Unavailable
+from svcd.cluster.log import Log, Trimmed, Unavailable
 from svcd.cluster.members import CLUSTER, NODES
 from svcd.index import schema
 from svcd.index.connections import open_reader, open_writer, write_transaction
@@ -76,7 +76,13 @@ def join(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack) -> 
 
 
 def _joined(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack, position: Position | None) -> Position:
-    record = _record(log, position is not None)
+    # The record and the last entry are asked for again when an expected one is missing: a server may not know yet that it has
+    # lost the lead, and a new leader may not have all entries of its predecessor yet.
+    for _ in range(_LOOKS):
+        record = log.records(CLUSTER).get(CLUSTER)
+        if record is not None or position is None and not log.last():
+            break
+        time.sleep(1)
     if record is None:
         seed = {"uid": str(uuids.uuid4()), "seed": name if position is None and _has_content(folder) else None}
         if position is not None or log.last():
@@ -86,9 +92,15 @@ def _joined(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack, 
     cluster = loads_wrapped(record.value)
     if position is not None and position.log != cluster["uid"]:
         raise CannotJoin(f"the data folder {folder} is of another cluster: name an empty one with --db-path")
-    if position is not None and position.applied > _last(log, position.applied):
-        raise CannotJoin(f"the data folder {folder} has entries that the log has lost: begin a new log, with another name in its "
-                         "address, and this node first")
+    if position is not None:
+        for _ in range(_LOOKS):
+            last = log.last()
+            if last >= position.applied:
+                break
+            time.sleep(1)
+        if position.applied > last:
+            raise CannotJoin(f"the data folder {folder} has entries that the log has lost: begin a new log, with another name in "
+                             "its address, and this node first")
     # The data of the first node is older than all entries: if the log has entries, this is a different folder.
     if position is None and _has_content(folder) and (cluster["seed"] != name or log.last()):
         raise CannotJoin(f"the data folder {folder} has data of its own, which the cluster does not have: name an empty one with "
@@ -102,29 +114,6 @@ def _joined(log: Log, folder: Path, name: str, master_key: str, unpack: Unpack, 
             raise CannotJoin("the copy of a peer is not of this cluster")
         return position
     return position or _set(folder, Position(cluster["uid"]))
-
-
-def _record(log: Log, is_expected: bool) -> Record | None:
-    """Return the record of the cluster; asks again if an expected record is missing, for the reasons in _last()."""
-    for _ in range(_LOOKS):
-        found = log.records(CLUSTER).get(CLUSTER)
-        if found is not None or not (is_expected or log.last()):
-            break
-        time.sleep(1)
-    return found
-
-
-def _last(log: Log, expected: int) -> int:
-    """Return the number of the last entry; asks again while it is below `expected`.
-
-    A server may not know yet that it has lost the lead, and a new leader may not have all entries of its predecessor yet.
-    """
-    for _ in range(_LOOKS):
-        last = log.last()
-        if last >= expected:
-            break
-        time.sleep(1)
-    return last
 
 
 def _reaches(log: Log, applied: int) -> bool:

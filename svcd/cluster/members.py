@@ -152,7 +152,16 @@ class Members:
                 raise Unavailable(f"the record {key} of the log cannot be read")
         self._note(records)
         self._reached_at = time.monotonic()
-        if not self._is_own_log():
+        # This node must have applied entries of this log: it could be new, or belong to another cluster.
+        found = self._records.get(CLUSTER)
+        self._node.is_verified = found is not None and loads_wrapped(found.value)["uid"] == self._node.position.log
+        if not self._node.is_verified:
+            self._node.renew(0.0)
+            reason = "the log is not, or no longer, that of this data folder"
+            if found is None:
+                self._end_if_lasting(reason)
+            else:
+                self._node.on_lost(reason)
             return
         self._hold_or_take(begun)
         self._tell()
@@ -167,19 +176,6 @@ class Members:
             if self._seen.get(key, (0, 0.0))[0] != record.revision:
                 self._seen[key] = record.revision, now
         self._records = records
-
-    def _is_own_log(self) -> bool:
-        """Return whether this node has applied entries of this log: it could be new, or belong to another cluster."""
-        found = self._records.get(CLUSTER)
-        self._node.is_verified = found is not None and loads_wrapped(found.value)["uid"] == self._node.position.log
-        if not self._node.is_verified:
-            self._node.renew(0.0)
-            reason = "the log is not, or no longer, that of this data folder"
-            if found is None:
-                self._end_if_lasting(reason)
-            else:
-                self._node.on_lost(reason)
-        return self._node.is_verified
 
     def _end_if_lasting(self, reason: str) -> None:
         now = time.monotonic()

@@ -119,7 +119,8 @@ class RqliteLog:
         deadline = time.monotonic() + wait_s
         while True:
             appends = self._appends
-            trimmed, found = self._query("weak", _entries, [_TRIMMED], [_READ, after, most, _MOST_READ_BYTES])
+            trimmed, found = self._query("weak", lambda rows: (_number(rows[0]), [
+                (int(number), _content(body)) for number, body in rows[1]]), [_TRIMMED], [_READ, after, most, _MOST_READ_BYTES])
             if trimmed > after:
                 raise Trimmed(trimmed + 1)
             now = time.monotonic()
@@ -352,11 +353,6 @@ def _number(rows: list[Row]) -> int:
 
 def _content(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
-
-
-def _entries(rows: list[list[Row]]) -> tuple[int, list[tuple[int, bytes]]]:
-    """Return (number up to which entries have been trimmed, numbers and bodies of the others)."""
-    return _number(rows[0]), [(int(number), _content(body)) for number, body in rows[1]]
 
 
 def _text(content: bytes) -> str:
