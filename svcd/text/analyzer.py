@@ -42,11 +42,6 @@ class Token:
     script: str
     language: str | None
 
-    @property
-    def is_separator(self) -> bool:
-        """True for soft and hard separators."""
-        return self.kind is SOFT or self.kind is HARD
-
     def characters_of(self, lemma_bytes: int) -> int:
         """Return the number of characters of the text that became the first `lemma_bytes` UTF-8 bytes of the lemma."""
         if self.text.isascii() and len(self.lemma) == len(self.text):  # each character is one byte of the lemma
@@ -305,10 +300,6 @@ def _without_marks(parts: Parts) -> Parts:
     return ["".join([character for character in part if character not in marks]) for part in parts]
 
 
-def _latin(parts: Parts, _language: str | None) -> Parts:
-    return _translated(_without_marks(_translated(parts, _LATIN_QUOTES_AND_LIGATURES)), _LATIN_LETTERS)
-
-
 def _greek(parts: Parts, _language: str | None) -> Parts:
     filled = [place for place, part in enumerate(parts) if part]
     if filled and parts[filled[-1]].endswith("ς"):
@@ -317,7 +308,7 @@ def _greek(parts: Parts, _language: str | None) -> Parts:
 
 
 _STEPS: dict[str, Callable[[Parts, str | None], Parts]] = {  # script: (parts, language) -> parts
-    LATIN: _latin,
+    LATIN: lambda parts, _: _translated(_without_marks(_translated(parts, _LATIN_QUOTES_AND_LIGATURES)), _LATIN_LETTERS),
     CJ: lambda parts, language: _translated(parts, ideograph_variants()) if language in _CHINESE else parts,
     GREEK: _greek,
     ARABIC: lambda parts, _: _without_marks(_translated(parts, _ARABIC_LETTERS)),

@@ -170,29 +170,25 @@ def detect_language(text: str, script: str, locales: Sequence[str] | None) -> st
         candidates = [language for language in _ARABIC_LETTERED if not allowed or language in allowed]
         if len(candidates) < 2:
             return candidates[0] if candidates else None
-        return _arabic_language(text, candidates)
+        # The language whose frequent trigrams the text shares the most.
+        letters = f" {text.lower().translate(_NO_LETTERS)} "
+        trigrams: Counter[str] = Counter()
+        for start in range(len(letters) - 2):
+            trigram = letters[start : start + 3]
+            if trigram[1] != " " or (trigram[0] != " " and trigram[2] != " "):
+                trigrams[trigram] += 1
+        common = sorted(trigrams, key=lambda trigram: (trigrams[trigram], trigram), reverse=True)[:_MAX_RANKED_TRIGRAMS]
+        ranks = {trigram: rank for rank, trigram in enumerate(common)}
+
+        def similarity(language: str) -> float:
+            distance = sum(abs(ranks[trigram] - rank) if trigram in ranks else _PROFILE_TRIGRAMS
+                           for trigram, rank in arabic_trigrams()[language].items())
+            distance -= max(0, _PROFILE_TRIGRAMS - len(ranks)) * _PROFILE_TRIGRAMS
+            worst = _PROFILE_TRIGRAMS * len(ranks)
+            return max(0.0, (worst - min(distance, _MAX_DISTANCE)) / worst) if worst else 0.0
+
+        return max(candidates, key=similarity)
     return None
-
-
-def _arabic_language(text: str, candidates: Sequence[str]) -> str:
-    """Return the candidate whose frequent trigrams the text, in Arabic script, shares the most."""
-    letters = f" {text.lower().translate(_NO_LETTERS)} "
-    counts: Counter[str] = Counter()
-    for start in range(len(letters) - 2):
-        trigram = letters[start : start + 3]
-        if trigram[1] != " " or (trigram[0] != " " and trigram[2] != " "):
-            counts[trigram] += 1
-    common = sorted(counts, key=lambda trigram: (counts[trigram], trigram), reverse=True)[:_MAX_RANKED_TRIGRAMS]
-    ranks = {trigram: rank for rank, trigram in enumerate(common)}
-
-    def similarity(language: str) -> float:
-        distance = sum(abs(ranks[trigram] - rank) if trigram in ranks else _PROFILE_TRIGRAMS
-                       for trigram, rank in arabic_trigrams()[language].items())
-        distance -= max(0, _PROFILE_TRIGRAMS - len(ranks)) * _PROFILE_TRIGRAMS
-        worst = _PROFILE_TRIGRAMS * len(ranks)
-        return max(0.0, (worst - min(distance, _MAX_DISTANCE)) / worst) if worst else 0.0
-
-    return max(candidates, key=similarity)
 
 
 # Tables of characters

@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from svcd.text import scripts, segmenters
-from svcd.text.analyzer import HARD, MAX_CACHED, MAX_CACHED_LENGTH, STOP_WORD, WORD, Analyzer, Token, decompose
+from svcd.text.analyzer import HARD, MAX_CACHED, MAX_CACHED_LENGTH, SOFT, STOP_WORD, WORD, Analyzer, Token, decompose
 from svcd.text.scripts import LATIN, default_separators, groups, hard_separators
 
 # The index is the position, counted from the first word; "" is a position gap.
@@ -43,7 +43,7 @@ def terms_by_position(tokens: Iterable[Token]) -> TermsByPosition:
     for token in tokens:
         if not token.lemma:
             continue
-        if token.is_separator:
+        if token.kind is SOFT or token.kind is HARD:
             is_far = is_far or token.kind is HARD
             continue
         if is_far and terms:
