@@ -134,7 +134,15 @@ class _Import:
                 instance.webhooks.create(dump_lines.webhook_of(uuid, row))
         except MALFORMED as error:
             raise ArchiveRefused(f"webhooks.json of the dump: {describe(error)}") from error
-        self._restore_chats(instance)
+        if files := sorted(self._dump.glob("chat-completions-settings/*.json")):
+            from svcd.chat import workspace
+        for file in files:
+            name = str(file.relative_to(self._dump))
+            try:
+                uid, stored = workspace.from_dump(file.name, self._object(name))
+            except MALFORMED as error:
+                raise ArchiveRefused(f"{quoted_name(name)} of the dump: {describe(error)}") from error
+            instance.chat_workspaces.put(uid, stored)
         with instance.queue.finishing() as connection:
             add_keys(connection, self._lines("keys.jsonl", dump_lines.key_of))
             flags = self._object("experimental-features.json", {})
@@ -153,20 +161,6 @@ class _Import:
             insert_batches(connection, self._lines("batches/queue.jsonl", dump_lines.batch_of))
             insert_tasks(connection, (
                 self._with_payload(instance, task) for task in self._lines("tasks/queue.jsonl", dump_lines.task_of)))
-
-    def _restore_chats(self, instance: Instance) -> None:
-        files = sorted(self._dump.glob("chat-completions-settings/*.json"))
-        if not files:
-            return
-        from svcd.chat import workspace
-
-        for file in files:
-            name = str(file.relative_to(self._dump))
-            try:
-                uid, stored = workspace.from_dump(file.name, self._object(name))
-            except MALFORMED as error:
-                raise ArchiveRefused(f"{quoted_name(name)} of the dump: {describe(error)}") from error
-            instance.chat_workspaces.put(uid, stored)
 
     def _index(self, instance: Instance, folder: Path, hidden_uid: str | None = None) -> IndexRow:
         """Build one index. hidden_uid: the uid of a hidden index of svcd; None to use the uid in the dump."""
@@ -316,7 +310,19 @@ def _check(path: Path, data: Path) -> None:
     if uid is not None and not _is_uuid(uid):
         raise ArchiveRefused(f"{_UID} of the snapshot is {quoted_name(uid)}, expected a UUID")
     _check_file(data / _INSTANCE, _INSTANCE, schema.INSTANCE)
-    _check_rows(data)
+    with closing(open_reader(data / _INSTANCE)) as reader:
+        odd = reader.execute(_ODD_ROW, (json.dumps(STATUSES),)).fetchone()
+        payloads = reader.execute("SELECT uid, payload FROM tasks WHERE status = ? AND payload IS NOT NULL", (ENQUEUED,))
+        lacking = next((uid for uid, payload in payloads if not _PAYLOAD.fullmatch(str(payload))
+                        or not (data / "payloads" / str(payload)).is_file()), None)
+        malformed_uuids = [uuid for (uuid,) in reader.execute("SELECT uuid FROM indexes") if not _is_uuid(uuid)]
+    if odd:
+        raise ArchiveRefused(f"{_INSTANCE} of the snapshot has a {odd[0]} that svcd cannot read, with uid {odd[1]}")
+    if lacking is not None:
+        raise ArchiveRefused(f"the snapshot lacks the documents of the task {lacking}, which waits")
+    if malformed_uuids:
+        raise ArchiveRefused(f"{_INSTANCE} of the snapshot names a file of an index {quoted_name(str(malformed_uuids[0]))}, "
+                             "expected a UUID")
     with closing(Instance(data)) as instance:
         instance.keys.read()
         instance.network()
@@ -368,20 +374,3 @@ def _check_file(path: Path, place: str, kind: schema.Kind) -> None:
         raise ArchiveRefused(f"{place} of the snapshot cannot be read: {error}") from error
     if odd:
         raise ArchiveRefused(f"{place} of the snapshot has other tables than svcd: {quoted_name(odd)} is missing or different")
-
-
-def _check_rows(data: Path) -> None:
-    """Raise ArchiveRefused when instance.sqlite has rows that svcd cannot read, or that name files outside the folder."""
-    with closing(open_reader(data / _INSTANCE)) as reader:
-        odd = reader.execute(_ODD_ROW, (json.dumps(STATUSES),)).fetchone()
-        payloads = reader.execute("SELECT uid, payload FROM tasks WHERE status = ? AND payload IS NOT NULL", (ENQUEUED,))
-        lacking = next((uid for uid, payload in payloads if not _PAYLOAD.fullmatch(str(payload))
-                        or not (data / "payloads" / str(payload)).is_file()), None)
-        malformed_uuids = [uuid for (uuid,) in reader.execute("SELECT uuid FROM indexes") if not _is_uuid(uuid)]
-    if odd:
-        raise ArchiveRefused(f"{_INSTANCE} of the snapshot has a {odd[0]} that svcd cannot read, with uid {odd[1]}")
-    if lacking is not None:
-        raise ArchiveRefused(f"the snapshot lacks the documents of the task {lacking}, which waits")
-    if malformed_uuids:
-        raise ArchiveRefused(f"{_INSTANCE} of the snapshot names a file of an index {quoted_name(str(malformed_uuids[0]))}, "
-                             "expected a UUID")

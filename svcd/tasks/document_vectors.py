@@ -163,11 +163,6 @@ class DocumentVectors:
         self._kept = KeptEmbeddings(writer.path)
         self.names: Counter[str] = Counter()
 
-    @property
-    def has_embedders(self) -> bool:
-        """Whether the index has embedders."""
-        return bool(self._sources)
-
     def imported(self, name: str, given: GivenVectors) -> GivenVectors:
         """Return an entry of `_vectors` from a dump as it is stored: vectors with `regenerate` count as made by the embedder."""
         if not given.regenerate or given.vectors is None or self._is_user_provided[name]:

@@ -280,7 +280,7 @@ class DocumentWriter:
     def _write_or_send(self) -> None:
         """Write the portion; with an analysis process, its last parts are only sent."""
         pending, self._pending, self._pending_bytes = self._pending, {}, 0
-        vectors = self._vector_changes(pending) if self._vectors.has_embedders else {}
+        vectors = self._vector_changes(pending) if self._vectors.dimensions else {}
         left = [(change, held.document) for document_id, held in pending.items()
                 if (change := self._change(document_id, held, vectors.get(held.docid, {}))) is not None]
         left.sort(key=lambda each: -each[0].docid)

@@ -4,7 +4,7 @@ See docs/export.md#calls and docs/export.md#failures.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from threading import Event
 from typing import Any
 
@@ -125,7 +125,13 @@ class Target:
         except Undelivered as failure:
             if self._stopping.is_set():
                 raise Stopped from None
-            raise ApiError("internal", _transport_failure(failure, f"{self._url}{path}")) from None
+            reason, url = str(failure), f"{self._url}{path}"
+            texts = {
+                Failure.TIMEOUT: "timeout: global", Failure.FORBIDDEN_ADDRESS: "bad uri: Rejected URI",
+                Failure.FORBIDDEN_HOST: "bad uri: Rejected URI", Failure.REDIRECTS: "too many redirects",
+                Failure.URL: "http: invalid format" if "://" in url else f"bad uri: {url} is missing scheme"}
+            other = f"failed to lookup address information: {reason}" if reason in _UNKNOWN_HOST else reason
+            raise ApiError("internal", texts.get(failure.kind, other)) from None
 
 
 def _error_of(body: bytes) -> Mapping[str, Any]:
@@ -147,17 +153,3 @@ def _failure(answer: Answer) -> ApiError:
         return ApiError("internal", _REFUSED.format(**{name: error[name] for name in _MEMBERS}))
     fault = fault_in(answer.body)
     return ApiError("internal", f"json: {fault or f'missing field `{missing}` at line 1 column {len(answer.body)}'}")
-
-
-def _transport_failure(failure: Undelivered, url: str) -> str:
-    reason = str(failure)
-    texts: Mapping[Failure, Callable[[], str]] = {
-        Failure.TIMEOUT: lambda: "timeout: global",
-        Failure.FORBIDDEN_ADDRESS: lambda: "bad uri: Rejected URI",
-        Failure.FORBIDDEN_HOST: lambda: "bad uri: Rejected URI",
-        Failure.REDIRECTS: lambda: "too many redirects",
-        Failure.URL: lambda: "http: invalid format" if "://" in url else f"bad uri: {url} is missing scheme",
-    }
-    if failure.kind in texts:
-        return texts[failure.kind]()
-    return f"failed to lookup address information: {reason}" if reason in _UNKNOWN_HOST else reason

@@ -78,39 +78,34 @@ def apply_batch(path: Path, index_uid: str, shape: str, tasks: Sequence[Indexing
             writer = IndexWriter(path, cache_kib=budget.page_cache >> 10, hash_bytes=budget.postings)
             opened.callback(writer.close)
             opened.callback(writer.truncate_wal)  # a failed batch may have filled the disk with its log
-            return _apply_or_recover(writer, index_uid, shape, tasks, budget, progress, free_bytes, threads)
+            applied = writer.applied
+            if applied and (already_applied := [task for task in tasks if KINDS[task.kind].is_recorded
+                                                and applied.covers(task.uid, task.enqueued_at)]):
+                known = [applied.outcome(task.uid, task.enqueued_at) for task in already_applied]
+                unknown = error_object("io_error", _OUTCOME_UNKNOWN)
+                outcomes = [dict(outcome or outcome_of(task, error=unknown)) for task, outcome in zip(already_applied, known)]
+                return _answer(writer, outcomes, {"newest": applied.last, "unknown": known.count(None)})
+            is_ahead = applied is not None and applied.last >= tasks[0].uid
+            if tasks[0].kind == "indexCompaction":
+                progress("copy and compact the index", 0, 1)
+                size = writer.path.stat().st_size
+                writer.compact()
+                return _answer(writer, [outcome_of(tasks[0], {
+                    "preCompactionSize": human_size(size), "postCompactionSize": human_size(writer.path.stat().st_size)})])
+            if free_bytes:
+                writer.truncate_wal()
+            most_bytes = _SIZES_READ + _SIZES_READ_PER_BYTE * sum(task.payload_bytes for task in tasks)
+            before = writer.table_sizes(most_bytes)
+            if free_bytes and shape in (batching.DELETIONS, batching.FILTER_DELETIONS):
+                outcomes = _delete_in_portions(writer, tasks, budget, progress, free_bytes)
+            else:
+                outcomes = _apply(writer, index_uid, shape, tasks, budget, progress, threads)
+            answer = _answer(writer, outcomes, {"newest": applied.last, "unknown": 0} if applied and is_ahead else None)
+            return answer | {"figures": _figures(writer, before, writer.table_sizes(most_bytes) if before else {})}
         except sqlite3.OperationalError as failure:
             if not lacks_room(failure, path.parent):  # asked before the log is truncated, which frees space
                 raise
     return {"isDiskFull": True, "outcomes": [outcome_of(task, error=disk_full_error().as_json()) for task in tasks]}
-
-
-def _apply_or_recover(writer: IndexWriter, index_uid: str, shape: str, tasks: Sequence[IndexingTask], budget: MemoryBudget,
-                      progress: Progress, free_bytes: int, threads: int) -> dict[str, Any]:
-    applied = writer.applied
-    if applied and (already_applied := [task for task in tasks if KINDS[task.kind].is_recorded
-                                        and applied.covers(task.uid, task.enqueued_at)]):
-        known = [applied.outcome(task.uid, task.enqueued_at) for task in already_applied]
-        unknown = error_object("io_error", _OUTCOME_UNKNOWN)
-        outcomes = [dict(outcome or outcome_of(task, error=unknown)) for task, outcome in zip(already_applied, known)]
-        return _answer(writer, outcomes, {"newest": applied.last, "unknown": known.count(None)})
-    is_ahead = applied is not None and applied.last >= tasks[0].uid
-    if tasks[0].kind == "indexCompaction":
-        progress("copy and compact the index", 0, 1)
-        size = writer.path.stat().st_size
-        writer.compact()
-        return _answer(writer, [outcome_of(tasks[0], {
-            "preCompactionSize": human_size(size), "postCompactionSize": human_size(writer.path.stat().st_size)})])
-    if free_bytes:
-        writer.truncate_wal()
-    most_bytes = _SIZES_READ + _SIZES_READ_PER_BYTE * sum(task.payload_bytes for task in tasks)
-    before = writer.table_sizes(most_bytes)
-    if free_bytes and shape in (batching.DELETIONS, batching.FILTER_DELETIONS):
-        outcomes = _delete_in_portions(writer, tasks, budget, progress, free_bytes)
-    else:
-        outcomes = _apply(writer, index_uid, shape, tasks, budget, progress, threads)
-    answer = _answer(writer, outcomes, {"newest": applied.last, "unknown": 0} if applied and is_ahead else None)
-    return answer | {"figures": _figures(writer, before, writer.table_sizes(most_bytes) if before else {})}
 
 
 def _figures(writer: IndexWriter, before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, Any]:

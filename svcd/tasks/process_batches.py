@@ -20,11 +20,10 @@ from svcd.instance.applied_log import ClusterStopped
 from svcd.instance.data_folder import IndexRow, missing_file_error, note_damage
 from svcd.instance.queue import SPACE_FREEING_KINDS
 from svcd.tasks import batching, global_tasks
-from svcd.tasks.batch_ends import BatchEnds, crash_message, failed_task, with_outcome
 from svcd.tasks.batching import INDEX_DELETION
 from svcd.tasks.indexing_client import (
     IndexingProcess, IndexingProcessCrashed, IndexingProcessDied, MemoryBudget, ReportProgress, Step)
-from svcd.tasks.jobs import Job, RunnerContext
+from svcd.tasks.jobs import BatchEnds, Job, RunnerContext, crash_message, failed_task, with_outcome
 
 _MOST_CRASHES = 3
 # Deaths of indexing processes in a row that are tolerated once a batch is committed, or while an unseen commit is overwritten.

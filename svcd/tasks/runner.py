@@ -8,7 +8,7 @@ reads, and mostly waits for the network; there is one at a time. A batch starts 
 `parallel_after_s` seconds; the dispatcher waits on `_changed` until then, or until one ends. `_changed` guards `_busy`, `_jobs`,
 `_export`, `_idle`, `_stale` and the stop.
 
-A batch ends in one transaction of instance.sqlite: tasks, batch, row of the index, and notice for the webhooks (batch_ends). Its
+A batch ends in one transaction of instance.sqlite: tasks, batch, row of the index, and notice for the webhooks (BatchEnds). Its
 effect and the outcomes of its tasks were committed before, in the file of the index (process_batches). When svcd stops in
 between, the tasks are still enqueued; they are claimed again and get the stored outcomes instead of being applied twice. So after
 a crash at any moment a task is either enqueued, or finished with its effect and its notice.
@@ -25,13 +25,11 @@ from svcd.base import quantities
 from svcd.instance.applied_log import BegunBatch, ClusterStopped
 from svcd.instance.data_folder import note_damage
 from svcd.instance.instance import Instance
-from svcd.instance.queue import RunningBatch
 from svcd.instance.task_records import Batch, Task
 from svcd.tasks import batching, global_tasks
-from svcd.tasks.batch_ends import BatchEnds, describe
 from svcd.tasks.batching import Limits, Plan
 from svcd.tasks.indexing_client import IndexingProcess, IndexingProcessCrashed, IndexingProcessDied, MemoryBudget, Progress
-from svcd.tasks.jobs import ALL_INDEXES, Job, Maintenance, RunnerContext, SingleNode
+from svcd.tasks.jobs import ALL_INDEXES, BatchEnds, Job, Maintenance, RunnerContext, SingleNode, describe
 from svcd.tasks.planning import Planner, Running
 from svcd.tasks.process_batches import IndexBatches, ReadingBatches
 
@@ -217,7 +215,27 @@ class Runner:
     def _start_job(self, job: Job) -> None:
         kind, job.started = job.kind, self._clock()
         if kind.is_global:
-            self._run_global(job.running)
+            running = job.running
+            first = next(iter(running.tasks.values()))
+            progress = Progress()
+            if first.kind == "taskCancelation" and not self._context.is_clustered:  # in a cluster all nodes finish a begun batch
+                for killed in self.kill_batches(first.content["uids"]):
+                    killed.done.wait()  # then its tasks are enqueued again
+            # Before the transaction, during which no entry of the log could be applied.
+            end = self._cluster.committed_end(running.batch.uid, dict)
+            try:
+                with self._instance.changing(), self._queue.finishing() as connection:
+                    ended = global_tasks.run(self._instance, connection, running, progress)
+                    self._ends.complete(running, ended, progress, end)
+                    self._ends.store(connection, running, ended)
+            except Exception as error:
+                if not self._context.is_clustered:
+                    self._queue.requeue(running)
+                self._context.on_bug(f"batch {running.batch.uid} could not be finished: {error!r}")
+                raise
+            if batching.is_renaming(first):
+                self._stale = None  # the names belong to other files now
+            self._ends.after_commit(running, ended)
         elif kind.runs_beside:
             self._export = job
             if any(thread.is_alive() for thread in self._threads):  # else run_claimed() runs it
@@ -335,28 +353,6 @@ class Runner:
                 self._stale[index_uid] = None
 
     # Tasks of the queue itself
-
-    def _run_global(self, running: RunningBatch) -> None:
-        first = next(iter(running.tasks.values()))
-        progress = Progress()
-        if first.kind == "taskCancelation" and not self._context.is_clustered:  # in a cluster all nodes finish a begun batch
-            for job in self.kill_batches(first.content["uids"]):
-                job.done.wait()  # then its tasks are enqueued again
-        # Before the transaction, during which no entry of the log could be applied.
-        end = self._cluster.committed_end(running.batch.uid, dict)
-        try:
-            with self._instance.changing(), self._queue.finishing() as connection:
-                ended = global_tasks.run(self._instance, connection, running, progress)
-                self._ends.complete(running, ended, progress, end)
-                self._ends.store(connection, running, ended)
-        except Exception as error:
-            if not self._context.is_clustered:
-                self._queue.requeue(running)
-            self._context.on_bug(f"batch {running.batch.uid} could not be finished: {error!r}")
-            raise
-        if batching.is_renaming(first):
-            self._stale = None  # the names belong to other files now
-        self._ends.after_commit(running, ended)
 
     def kill_batches(self, uids: Sequence[int]) -> list[Job]:
         """Kill the running batches that hold one of these tasks; return them, so that the caller can wait for their end."""

@@ -90,7 +90,18 @@ def new_data_folder(folder: Path) -> Iterator[Path]:
     target = folder.absolute()
     work = target.with_name(f".{target.name}.import")
     made = [parent for parent in target.parents if not machine.file_exists(parent)]
-    descriptor = _locked_work_folder(work)
+    work.mkdir(parents=True, exist_ok=True)  # locked, so that a second import does not delete the files of the first
+    descriptor = os.open(work, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ArchiveRefused(f"another svcd is importing into {work.parent}") from None
+    try:
+        _empty(work)  # delete the files of a killed import
+    except OSError:
+        os.close(descriptor)
+        raise
     try:
         yield work / "data"
         _empty(work, kept="data")  # before the rename: no later start looks here for files of a killed import
@@ -103,23 +114,6 @@ def new_data_folder(folder: Path) -> Iterator[Path]:
         for parent in made:
             with suppress(OSError):  # in use, or already removed
                 parent.rmdir()
-
-
-def _locked_work_folder(work: Path) -> int:
-    """Create, lock and empty the work folder; the lock keeps a second import from deleting the files of the first."""
-    work.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(work, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise ArchiveRefused(f"another svcd is importing into {work.parent}") from None
-    try:
-        _empty(work)  # delete the files of a killed import
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def _empty(folder: Path, kept: str = "") -> None:
