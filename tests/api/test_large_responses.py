@@ -16,7 +16,7 @@ import pytest
 
 from svcd.http.message import PORTION, Portions
 from svcd.index.connections import ReadPool
-from svcd.search import hits
+from svcd.search import federation, search
 
 COUNT = 700
 TEXT = "In a city by the sea a clerk finds a letter that was never sent, and goes to look for who wrote it. " * 4
@@ -157,7 +157,8 @@ def taken(films: Any, path: str, body: dict[str, Any]) -> Any:
 def whole(films: Any, path: str, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Any:
     """The same answer, made at once."""
     with monkeypatch.context() as patched:
-        patched.setattr(hits, "MAX_PAGE_BYTES", 1 << 40)
+        for module in (search, federation):
+            patched.setattr(module, "MAX_PAGE_BYTES", 1 << 40)
         made = films.parts("POST", path, body)
     if isinstance(made, bytes):
         return without_times(json.loads(made))
