@@ -25,6 +25,9 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
+# Install a compiled package of the extra `fast` if it has a wheel for this machine: $(call install_wheel,PACKAGE,EFFECT OF ITS LACK)
+install_wheel = $(PIP) install --only-binary :all: '$(1)' 2>/dev/null || echo "make: no wheel of $(1) for this machine: $(2)" >&2
+
 .PHONY: run test quick coverage soak soak-cluster check browser store cluster examples docs lock dist clean
 .DEFAULT_GOAL := test
 
@@ -92,7 +95,7 @@ docs: $(VENV)/ready-to-run
 lock: $(VENV)/ready-to-run
 	$(PIP) install uv
 	$(VENV)/bin/uv pip compile --quiet --universal --upgrade --no-annotate --no-header --no-emit-index-url --python-version 3.11 \
-		--extra dev --extra languages --output-file requirements-dev.txt pyproject.toml
+		--extra dev --extra languages --extra fast --output-file requirements-dev.txt pyproject.toml
 
 dist: $(VENV)/ready-to-run
 	$(VENV)/bin/python -m distribution.build $(ARGS)
@@ -105,9 +108,12 @@ $(VENV)/ready-to-run: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or later is needed; name it: make PYTHON=..." >&2; exit 1; }
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --editable .
+	@$(call install_wheel,pyroaring>=1.0.3,large indexes are searched more slowly)
+	@$(call install_wheel,brotli>=1.2,responses are compressed by gzip alone)
 	$(VENV)/bin/python -m compileall -q svcd  # with PYTHONDONTWRITEBYTECODE each start would compile it
 	@touch $@
 
 $(VENV)/ready-to-test: $(VENV)/ready-to-run requirements-dev.txt
 	$(PIP) install --constraint requirements-dev.txt --editable '.[dev,languages]'
+	@$(PIP) install --only-binary :all: --constraint requirements-dev.txt pyroaring brotli 2>/dev/null || true  # else as for `make run`
 	@touch $@

@@ -1,9 +1,6 @@
-"""Collect the files of svcd and of the plain Python packages that it needs, from the environment that runs this.
+"""Collect the files of svcd and of the packages that it needs, which are plain Python, from the environment that runs this.
 
-Two kinds of packages are left out:
-- compiled packages (brotli, pyroaring): they run only with one version of Python and on one kind of machine. svcd has a
-  replacement for each, and uses a package that is installed beside it.
-- tzdata: dateutil requires it for functions that svcd does not call.
+tzdata is left out: dateutil requires it for functions that svcd does not call.
 """
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ def own_files() -> Iterator[tuple[str, bytes]]:
 
 
 def packages() -> list[Distribution]:
-    """Return the plain Python packages that svcd needs, directly or indirectly. Raises MissingPackage."""
+    """Return the packages that svcd needs, directly or indirectly, without extras. Raises MissingPackage."""
     seen: dict[str, Distribution] = {}
     waiting = _requirements(distribution("svcd"))
     while waiting:
@@ -56,7 +53,7 @@ def packages() -> list[Distribution]:
         except PackageNotFoundError:
             raise MissingPackage(f"the package {name} is not installed") from None
         waiting += _requirements(seen[name])
-    return [package for package in seen.values() if _is_plain(package)]
+    return list(seen.values())
 
 
 def _requirements(package: Distribution) -> list[str]:
@@ -69,7 +66,8 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _is_plain(package: Distribution) -> bool:
+def is_plain(package: Distribution) -> bool:
+    """Return whether a package runs with each version of Python on each kind of machine."""
     return "Root-Is-Purelib: true" in (package.read_text("WHEEL") or "")
 
 

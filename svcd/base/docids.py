@@ -49,8 +49,9 @@ def _compiled() -> Any:
 
 
 _PYROARING = _compiled()
+PLAIN_PYTHON = "plain Python"
 # The class and its version, for logs.
-IMPLEMENTATION = f"pyroaring {_PYROARING.__version__}" if _PYROARING else "plain Python"
+IMPLEMENTATION = f"pyroaring {_PYROARING.__version__}" if _PYROARING else PLAIN_PYTHON
 
 if TYPE_CHECKING:
     from svcd.base.plain_bitmaps import DocIds

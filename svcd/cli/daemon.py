@@ -201,6 +201,7 @@ class BackgroundStart:
                     self._config, self._instance, usage, self._workers.usages if self._workers else tuple,
                     may_send=leads)
                 self._report.start()
+            wiring.log_missing_packages()
             wiring.log_missing_lists()
             serving.preload_search()
             serving.settle()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -24,7 +25,7 @@ from svcd.api.keys import default_keys
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.api.traffic import Report
 from svcd.auth.keys import Keys
-from svcd.base import logs, machine, quantities
+from svcd.base import docids, logs, machine, quantities
 from svcd.cli import serving
 from svcd.cli.config import DEFAULT, FILE, Config
 from svcd.cli.options import BY_NAME, COUNT, INTERVAL, LIMIT, OPTIONS, POSITIVE, PROCESSES, SIZE
@@ -50,6 +51,7 @@ PROCESS_BYTES = 40 << 20
 BYTES_PER_BUDGETED = 2
 # With a smaller share of the default budget, a batch would spend its time on flushing and merging.
 SMALLEST_SHARE = 1 / 16
+INSTALL_COMPILED = "pip install --only-binary :all: 'svcd[fast]'"
 INSTALL_WORD_LISTS = "pip install 'svcd[languages]'"
 
 
@@ -203,6 +205,21 @@ def _batch_ended(batch: Batch, tasks: Sequence[Task], locales: LocaleWarnings, o
     )
     locales.check(tasks)
     on_batch()
+
+
+# Packages that are not installed
+
+
+def log_missing_packages() -> None:
+    """Log the compiled packages that are not installed (docs/installation.md#compiled-packages), with the effect of their lack."""
+    effects = {}
+    if docids.IMPLEMENTATION == docids.PLAIN_PYTHON:
+        effects["pyroaring"] = "large indexes are searched more slowly"
+    if find_spec("brotli") is None:  # not imported: few clients ask for its coding
+        effects["brotli"] = "responses are compressed by gzip alone"
+    if effects:
+        logs.info(f"compiled packages not installed: {', '.join(effects.values())}", packages=", ".join(effects),
+                  get=INSTALL_COMPILED)
 
 
 # Word lists that are not installed (docs/text-analysis.md#segmentation-with-word-lists)

@@ -7,7 +7,8 @@
 5. If a part cannot be started, the daemon ends with the reason.
 6. The flag of a feature turns it on.
 7. A start names the word lists that are not installed in one line.
-8. Settings that name a locale whose list is missing are logged once for each list; others are not.
+8. A start names the compiled packages that are not installed in one line, with the effect.
+9. Settings that name a locale whose list is missing are logged once for each list; others are not.
 """
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from svcd.base import machine
+from svcd.base import docids, machine
 from svcd.cli import daemon, serving, wiring
 from svcd.cli.config import load
 from svcd.cli.wiring import LocaleWarnings
@@ -145,6 +146,20 @@ def test_one_line_says_which_word_lists_are_missing(
     wiring.log_missing_lists()
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == bool(missing) and all(logged_text in line and "svcd[languages]" in line for line in lines)
+
+
+@pytest.mark.parametrize("missing", [(), ("pyroaring",), ("brotli",), ("pyroaring", "brotli")])
+def test_one_line_says_which_compiled_packages_are_missing(
+    missing: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(docids, "IMPLEMENTATION", docids.PLAIN_PYTHON if "pyroaring" in missing else "pyroaring 1.2.0")
+    monkeypatch.setattr(wiring, "find_spec", lambda name: None if name in missing else object())
+    wiring.log_missing_packages()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == bool(missing)
+    for line in lines:
+        assert " WARN " not in line and "svcd[fast]" in line and f'packages={", ".join(missing)}'.split("=")[1] in line
+        assert ("searched more slowly" in line) == ("pyroaring" in missing) and ("by gzip alone" in line) == ("brotli" in missing)
 
 
 @pytest.fixture

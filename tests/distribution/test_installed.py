@@ -28,7 +28,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from distribution import build, deb
-from distribution.bundle import MissingPackage, packages
+from distribution.bundle import MissingPackage, is_plain, packages
 from svcd import __version__
 from svcd.api.app import ROUTES
 from svcd.api.openapi import document
@@ -143,6 +143,11 @@ def test_nothing_compiled_is_in_a_bundle() -> None:
     names = {package.name.lower() for package in packages()}
     assert {"click", "pyjwt", "python-liquid"} <= names
     assert not names & {"brotli", "pyroaring", "pip", "numpy"}
+
+
+def test_an_installation_needs_no_compiler() -> None:
+    """All packages without an extra are plain Python: no marker tells where a compiled one has a wheel."""
+    assert [package.name for package in packages() if not is_plain(package)] == []
 
 
 def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
