@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from svcd.base import machine
 from svcd.base.errors import quoted, quoted_name
-from svcd.cli import options
+from svcd.cli import foreign_variables, options
 from svcd.cli.options import AUTO, BY_NAME, BY_VARIABLE, OPTIONS, URL, Option, key_proposal
 
 COMMAND_LINE, ENVIRONMENT, FILE, DEFAULT = "command line", "environment", "file", "default"
@@ -78,8 +78,7 @@ def load(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
     flags: command line values by option name: a text, True for a switch, or a tuple of texts for a repeatable option;
     absent, None or empty if not given. environ: the environment variables.
     """
-    given = {option.name: Given(environ[option.variable], ENVIRONMENT, option.variable) for option in OPTIONS
-             if environ.get(option.variable) or option.kind.accepts_empty and option.variable in environ}
+    given = dict(_from_environment(environ))
     for name, value in flags.items():
         if value not in (None, False, ()):
             text = _comma_list(value) if isinstance(value, tuple) else "true" if value is True else str(value)
@@ -123,6 +122,15 @@ def _distinctive(name: str) -> str:
 
 def _comma_list(parts: Iterable[str]) -> str:
     return ",".join(filter(None, parts))
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Given]]:
+    """Yield the value of each option with a variable: of svcd or, without it, of the reference engine."""
+    for option in OPTIONS:
+        for variable in (option.variable, foreign_variables.name_of(option.variable)):
+            if environ.get(variable) or option.kind.accepts_empty and variable in environ:
+                yield option.name, Given(environ[variable], ENVIRONMENT, variable)
+                break
 
 
 def _from_file(named: Given | None) -> dict[str, Given]:
@@ -333,16 +341,6 @@ CHECKS: tuple[Callable[[Config], None], ...] = (
 )
 
 
-def refuse_ignored_key(config: Config, environ: Mapping[str, str]) -> None:
-    """Refuse a start that only a variable of the reference engine would protect: it would be open by mistake.
-
-    Raises ConfigError. Separate from `load`, because the other commands expose nothing.
-    """
-    if environ.get(options.FOREIGN_KEY) and config.master_key is None:
-        raise ConfigError(f"{options.FOREIGN_KEY}: is not read, and every request would be allowed; rename it to "
-                          f"{BY_NAME['master_key'].variable}, or unset it to start without a key")
-
-
 def warnings(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield log lines about options and variables without effect, and about a missing master key."""
     if config.master_key is None:
@@ -362,7 +360,3 @@ def warnings(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
             yield f"the variable {quoted(variable)[1:-1]} " + (
                 f"is not supported and is ignored: {reason}" if reason else
                 f"is not an option and is ignored{f'; did you mean {near}?' if near else ''}")
-    for variable in sorted(name for name, text in environ.items() if text and options.is_foreign(name)):
-        own = options.counterpart(variable)
-        yield f"the variable {quoted(variable)[1:-1]} is ignored; " + (
-            f"svcd reads {own}" if own else "svcd reads only variables SVC_*, and does not know this name")

@@ -17,7 +17,8 @@ import click
 from svcd import INTERFACE_VERSION, __version__
 from svcd.base import logs
 from svcd.base.errors import quoted
-from svcd.cli.config import ConfigError, load, nearest, refuse_ignored_key, warnings
+from svcd.cli import foreign_variables
+from svcd.cli.config import ConfigError, load, nearest, warnings
 from svcd.cli.options import GROUPS, OPTIONS, Option, why_unsupported
 
 # Name: (module, its command, line of the help). A module is loaded when its command is called.
@@ -96,12 +97,14 @@ def _print_version(ctx: click.Context, _param: click.Parameter, is_asked: bool) 
 
 @click.pass_context
 def _start(context: click.Context, **flags: Any) -> int:
+    foreign_variables.adopt(os.environ)
     if context.invoked_subcommand is not None:
         context.obj = flags
         return 0
     config = load(flags, os.environ)
-    refuse_ignored_key(config, os.environ)
     logs.configure(config.log_level, config.experimental_logs_mode)
+    if report := foreign_variables.report(config, os.environ):
+        logs.info(report)
     for warning in warnings(config, os.environ):
         logs.warn(warning)
     try:

@@ -485,12 +485,8 @@ OTHER_VARIABLES = frozenset((
     "SVC_EXPERIMENTAL_S3_WEB_IDENTITY_TOKEN_DURATION_SECONDS", "SVC_EXPERIMENTAL_PERSONALIZATION_URL",
 ))
 
-# Variables of the reference engine begin with this. svcd does not read them: set-ups of other applications have them.
-FOREIGN_PREFIX = "MEILI_"
-FOREIGN_KEY = FOREIGN_PREFIX + "MASTER_KEY"
-
 # Kubernetes sets such variables in every container next to a service named `svc` or `meili`.
-_OF_A_SERVICE = re.compile(r"(SVC|MEILI)_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)", re.ASCII)
+OF_A_SERVICE = re.compile(r"(SVC|MEILI)_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)", re.ASCII)
 
 
 def why_unsupported(name: str) -> str | None:
@@ -503,15 +499,4 @@ def why_unsupported(name: str) -> str | None:
 
 def is_meant_for_svcd(variable: str) -> bool:
     """Return whether an environment variable was probably set for svcd."""
-    return variable.startswith("SVC_") and variable not in OTHER_VARIABLES and not _OF_A_SERVICE.fullmatch(variable)
-
-
-def is_foreign(variable: str) -> bool:
-    """Return whether an environment variable was probably set for the reference engine."""
-    return variable.startswith(FOREIGN_PREFIX) and not _OF_A_SERVICE.fullmatch(variable)
-
-
-def counterpart(variable: str) -> str | None:
-    """Return the variable of svcd with the meaning of a variable of the reference engine, or None."""
-    own = "SVC_" + variable.removeprefix(FOREIGN_PREFIX)
-    return own if own in BY_VARIABLE or own in OTHER_VARIABLES else None
+    return variable.startswith("SVC_") and variable not in OTHER_VARIABLES and not OF_A_SERVICE.fullmatch(variable)

@@ -158,7 +158,7 @@ def started(folder: Path, *arguments: str, must_exist: bool = True) -> Iterator[
     if must_exist and not (folder / "instance.sqlite").exists():
         raise CommandFailed(f"{folder} is not a data folder of svcd: instance.sqlite not found")
     key = secrets.token_urlsafe(24)
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("SVC_")}
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("SVC_", "MEILI_"))}
     with tempfile.TemporaryDirectory(prefix="svcd-command-") as work, open(Path(work) / "log", "w+b") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "svcd", "--config-file-path", os.devnull, "--http-addr", "127.0.0.1:0", "--no-analytics",

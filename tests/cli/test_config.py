@@ -9,7 +9,7 @@
 7. An empty variable counts as not set, unless it is a value of its kind.
 8. A list may be given in several flags, and as an array in the file.
 9. Variables without effect are named, with the right hint or none; options that would only tune the reference engine are accepted.
-10. Variables of the reference engine (MEILI_*) are named, each with the one that svcd reads.
+10. A variable of the reference engine (MEILI_*) counts where svcd's own is not given (test_foreign_variables.py).
 """
 from __future__ import annotations
 
@@ -349,19 +349,6 @@ def test_an_unknown_variable_is_named_in_a_warning() -> None:
 ])
 def test_a_hint_is_the_right_one(variable: str, meant: str) -> None:
     assert warned_of({variable: "1"}) == [f"the variable {variable} is not an option and is ignored; did you mean {meant}?"]
-
-
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-def test_a_variable_of_the_reference_engine_is_named_with_ours(option: Option) -> None:
-    variable = option.variable.replace("SVC_", "MEILI_", 1)
-    assert warned_of({variable: "secret"}) == [f"the variable {variable} is ignored; svcd reads {option.variable}"]
-
-
-def test_every_other_variable_of_the_reference_engine_is_named_too() -> None:
-    assert warned_of({"MEILI_OPENAI_API_KEY": "secret", "MEILI_SUCH_THINGS": "secret", "MEILI_DB_PATH": "",
-                      "MEILI_PORT_7700_TCP_ADDR": "10.0.0.1", "MEILISEARCH_HOST": "http://search.test"}) == [
-        "the variable MEILI_OPENAI_API_KEY is ignored; svcd reads SVC_OPENAI_API_KEY",
-        "the variable MEILI_SUCH_THINGS is ignored; svcd reads only variables SVC_*, and does not know this name"]
 
 
 @pytest.mark.parametrize("name", options.UNSUPPORTED)

@@ -18,6 +18,7 @@ import pytest
 from svcd import INTERFACE_VERSION, __version__
 from svcd.base.errors import ApiError
 from svcd.cli import main as command
+from svcd.cli.config import Config
 from svcd.cli.options import OPTIONS
 from svcd.instance.instance import FolderInUse
 from tests.support.option_samples import WRONG
@@ -87,36 +88,19 @@ def test_misuse_is_one_line(arguments: list[str], words: str, capsys: pytest.Cap
     assert words in refused(capsys)
 
 
-def test_a_start_that_would_be_open_by_mistake_is_refused(
+def test_a_start_names_the_variables_of_the_reference_engine_in_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    started: list[object] = []
-
-    def start(config: object, _reload: object) -> int:
-        started.append(config)
-        return 0
-
-    monkeypatch.setitem(sys.modules, "svcd.cli.daemon", SimpleNamespace(run=start))
-    monkeypatch.setenv("MEILI_MASTER_KEY", "a-secret-of-the-reference")
-    monkeypatch.setenv("MEILI_ENV", "production")
-    assert run() == command.STATUS_MISUSE
-    assert refused(capsys) == ("svcd: MEILI_MASTER_KEY: is not read, and every request would be allowed; rename it to "
-                               "SVC_MASTER_KEY, or unset it to start without a key\n")
-    assert not started
-    monkeypatch.setenv("SVC_MASTER_KEY", "a-master-key-of-some-length")
-    assert run() == 0 and started
-    warned = capsys.readouterr().err
-    assert "MEILI_MASTER_KEY" in warned and "MEILI_ENV" in warned and "a-secret" not in warned
-
-
-@pytest.mark.parametrize("text", ["", None])
-def test_an_empty_key_of_the_reference_engine_refuses_no_start(
-    text: str | None, monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "svcd.cli.daemon", SimpleNamespace(run=lambda _config, _reload: 0))
-    if text is not None:
-        monkeypatch.setenv("MEILI_MASTER_KEY", text)
+    started: list[Config] = []
+    monkeypatch.setattr(os, "environ", {"MEILI_MASTER_KEY": "a-secret-of-the-reference", "MEILI_ENV": "production",
+                                        "MEILI_ADDR": "http://search.test", "MEILI_OPENAI_API_KEY": "another-secret"})
+    monkeypatch.setitem(sys.modules, "svcd.cli.daemon", SimpleNamespace(run=lambda config, _reload: started.append(config)))
     assert run() == 0
+    assert started[0].master_key == "a-secret-of-the-reference" and started[0].env == "production"
+    assert os.environ["SVC_OPENAI_API_KEY"] == "another-secret"
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith("variables of the reference engine read: MEILI_ENV, MEILI_MASTER_KEY, MEILI_OPENAI_API_KEY; "
+                         "without effect: MEILI_ADDR")
 
 
 @pytest.mark.parametrize(("error", "words"), [
