@@ -5,14 +5,10 @@ environment under the name of svcd, and all processes that it starts inherit the
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 
 from svcd.base.errors import quoted
 from svcd.cli.options import BY_VARIABLE, OF_A_SERVICE, OTHER_VARIABLES
-
-if TYPE_CHECKING:
-    from svcd.cli.config import Config
 
 PREFIX = "MEILI_"
 _OWN = "SVC_"
@@ -31,13 +27,16 @@ def adopt(environ: MutableMapping[str, str]) -> None:
             environ[variable] = text
 
 
-def report(config: Config, environ: Mapping[str, str]) -> str | None:
-    """Return the line of the log that names the variables of the reference engine, or None without any. No values: secrets."""
+def report(where: Callable[[str], str], environ: Mapping[str, str]) -> str | None:
+    """Return the line of the log that names the variables of the reference engine, or None without any. No values: secrets.
+
+    where: name of an option -> the flag, variable or key that gave its value.
+    """
     names: dict[bool, list[str]] = {True: [], False: []}
     for variable in sorted(_given(environ)):
         own = _OWN + variable.removeprefix(PREFIX)
         if own in BY_VARIABLE:
-            is_read = config.where(BY_VARIABLE[own].name) == variable and BY_VARIABLE[own].has_effect
+            is_read = where(BY_VARIABLE[own].name) == variable and BY_VARIABLE[own].has_effect
         else:
             is_read = own in OTHER_VARIABLES and environ.get(own) == environ[variable]
         names[is_read].append(quoted(variable)[1:-1])

@@ -24,6 +24,7 @@ from svcd.cli.options import GROUPS, OPTIONS, Option, why_unsupported
 # Name: (module, its command, line of the help). A module is loaded when its command is called.
 COMMANDS = {
     "import": ("documents", "import_command", "Add the documents of files, folders, SQLite tables."),
+    "import-from": ("import_from", "command", "Copy everything from another instance, also of the reference engine."),
     "export": ("documents", "export_command", "Write the documents of an index."),
     "search": ("search", "search_command", "Search an index."),
     "status": ("search", "status_command", "Show the indexes and tasks of the instance."),
@@ -103,7 +104,7 @@ def _start(context: click.Context, **flags: Any) -> int:
         return 0
     config = load(flags, os.environ)
     logs.configure(config.log_level, config.experimental_logs_mode)
-    if report := foreign_variables.report(config, os.environ):
+    if report := foreign_variables.report(config.where, os.environ):
         logs.info(report)
     for warning in warnings(config, os.environ):
         logs.warn(warning)

@@ -43,7 +43,7 @@ def test_ours_overrides_it_unless_empty() -> None:
     config = load({"db_path": "here"}, {**both, "SVC_HTTP_ADDR": "localhost:1"})
     assert str(config.http_addr) == "localhost:1" and config.db_path == Path("here")
     assert str(load({"db_path": "here"}, {**both, "SVC_HTTP_ADDR": ""}).http_addr) == "0.0.0.0:7700"
-    assert report(config, {**both, "SVC_HTTP_ADDR": "localhost:1"}) == (
+    assert report(config.where, {**both, "SVC_HTTP_ADDR": "localhost:1"}) == (
         "variables of the reference engine without effect: MEILI_DB_PATH, MEILI_HTTP_ADDR")
 
 
@@ -62,10 +62,10 @@ def test_one_line_names_what_is_read_and_what_is_not() -> None:
                "MEILI_DB_PATH": "", "MEILI_PORT_7700_TCP_ADDR": "10.0.0.1", "MEILISEARCH_HOST": "http://search.test",
                "MEILI_EXPERIMENTAL_REDUCE_INDEXING_MEMORY_USAGE": "true"}
     adopt(environ)
-    assert report(load({}, environ), environ) == (
+    assert report(load({}, environ).where, environ) == (
         "variables of the reference engine read: MEILI_ENV, MEILI_MASTER_KEY, MEILI_OPENAI_API_KEY; "
         "without effect: MEILI_ADDR, MEILI_EXPERIMENTAL_REDUCE_INDEXING_MEMORY_USAGE")
-    assert report(load({}, {}), {"SVC_ENV": "development"}) is None
+    assert report(load({}, {}).where, {"SVC_ENV": "development"}) is None
 
 
 def test_a_wrong_value_is_rejected_under_the_given_name() -> None:

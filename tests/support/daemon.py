@@ -84,7 +84,7 @@ class Daemon:
 
     def spawn(self) -> None:
         """Start, and do not wait for anything."""
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("SVC_")}
+        environ = {name: value for name, value in os.environ.items() if not name.startswith(("SVC_", "MEILI_"))}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._shell, sys.executable, *self._module, "--http-addr", "127.0.0.1:0", "--db-path", str(self.data),

@@ -33,6 +33,7 @@ KINDS = {
     "pycon": "here: Python with what it prints",
     "ebnf": "here: grammars",
     "ini": "here: settings of units",
+    "yaml": "tests/examples/test_container.py: services of compose files",
     "text": "nothing: diagrams",
 }
 # What the grammar leaves to the text of the page.
