@@ -1,6 +1,6 @@
 """Collect the files of svcd and of the packages that it needs, which are plain Python, from the environment that runs this.
 
-tzdata is left out: dateutil requires it for functions that svcd does not call.
+tzdata and pip are left out: dateutil and sqlite-utils require them for functions that svcd does not call.
 """
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from pip._vendor.packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
-# tzdata: time zones by name in dateutil, which parsing dates does not use.
-NOT_NEEDED = frozenset(("tzdata",))
+# tzdata: time zones by name in dateutil, which parsing dates does not use. pip: a command of sqlite-utils installs packages.
+NOT_NEEDED = frozenset(("tzdata", "pip"))
 # The metadata of a package that a bundle contains: name, version, licences.
 _METADATA = re.compile(r"[^/]+\.dist-info/(METADATA|(licenses/.*)?(LICEN[CS]E|COPYING|NOTICE|AUTHORS)[^/]*)", re.IGNORECASE)
 

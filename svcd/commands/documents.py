@@ -11,7 +11,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -22,19 +22,20 @@ import click
 from svcd.api.uploads import CSV, JSON, NDJSON, documents_in
 from svcd.base.errors import ApiError
 from svcd.commands import instance, output
-from svcd.commands.instance import CommandFailed, Instance, index_path
+from svcd.commands.instance import CommandFailed, Instance, Refused, index_path
 
 TYPES = {".json": JSON, ".ndjson": NDJSON, ".jsonl": NDJSON, ".csv": CSV}
 # Bytes of a request: large enough that the cost of a request does not matter, small enough to be repeated soon.
 DEFAULT_PORTION = 8_000_000
 _CHUNK = 1 << 18
 _PAGE = 1000  # documents of an answer to an export
-_SQL_ROWS = 1000
+DATABASES = (".db", ".sqlite", ".sqlite3")
 _SQLITE = b"SQLite format 3\0"  # how each database begins
 
 IMPORT = (
     "Add the documents of SOURCE to INDEX, and create the index if it does not exist. SOURCE is a file (.json, .ndjson, .jsonl, "
-    ".csv, each also with .gz), a folder of such files, `-` for NDJSON on standard input, or FILE:TABLE of an SQLite database. "
+    ".csv, each also with .gz), a folder of such files, `-` for NDJSON on standard input, or FILE:TABLE of an SQLite database, "
+    "whose primary key identifies the documents and whose JSON texts become values. "
     "Run the same command again to resume an interrupted import."
 )
 
@@ -44,13 +45,14 @@ class Source:
     """A source of documents.
 
     identity: changes with the content; empty for a source that cannot be read again. total: bytes or rows, None when unknown.
-    read: opens the source and yields (texts of documents, part of the total that has been read).
+    read: opens the source and yields (texts of documents, part of the total that has been read). primary_key: the declared one.
     """
 
     name: str
     identity: str
     total: int | None
     read: Callable[[], Iterator[tuple[list[str], int]]]
+    primary_key: str | None = None
 
 
 @click.command("import", help=IMPORT)
@@ -71,8 +73,9 @@ def import_command(context: click.Context, source: str, index: str, primary_key:
                    is_json: bool) -> int:
     """Send all documents, then wait until they are indexed."""
     sources = sources_of(source, delimiter)
-    path = f"{index_path(index)}/documents" + (f"?{urlencode({'primaryKey': primary_key})}" if primary_key else "")
     with instance.opened(context, url, key, folder) as target:
+        primary_key = primary_key or sources[0].primary_key and _lacking_primary_key(target, index, sources[0].primary_key)
+        path = f"{index_path(index)}/documents" + (f"?{urlencode({'primaryKey': primary_key})}" if primary_key else "")
         place = Place.of(target.url if folder is None else str(folder.absolute()), index, sources)
         if restart:
             place.forget()
@@ -86,6 +89,17 @@ def import_command(context: click.Context, source: str, index: str, primary_key:
         resumed = f", {skipped:,} of them by an earlier import" if skipped else ""
         print(f"{place.total:,} documents {'sent' if indexed is None else f'in {index}'}{resumed}")
     return 0
+
+
+def _lacking_primary_key(target: Instance, index: str, declared: str) -> str | None:
+    """Return the declared primary key of a table unless the index has a primary key already."""
+    try:
+        has_one = target.call("GET", index_path(index))["primaryKey"] is not None
+    except Refused as refused:
+        if refused.code not in ("index_not_found", "invalid_api_key"):  # a key may add documents and not see the index
+            raise
+        has_one = False
+    return None if has_one else declared
 
 
 # Sources
@@ -115,9 +129,11 @@ def _type_of(path: Path) -> str | None:
 
 def _file(path: Path, delimiter: str) -> Source:
     kind = _type_of(path)
-    if kind is None and _is_database(path):
+    if kind is None and is_database(path):
+        from svcd.commands.sqlite_tables import table_names  # loads sqlite-utils
+
         raise CommandFailed(f"{path} is an SQLite database; name one of its tables, FILE:TABLE: "
-                            f"{', '.join(f'{path}:{table}' for table in _tables_of(path)) or 'it has none'}")
+                            f"{', '.join(f'{path}:{table}' for table in table_names(path)) or 'it has none'}")
     if kind is None:
         raise CommandFailed(f"{path}: unknown format; expected a file with the extension {', '.join(TYPES)} (or these with "
                             ".gz), or FILE:TABLE of an SQLite database")
@@ -145,31 +161,24 @@ def _of_stream(file: BinaryIO, kind: str, delimiter: str, is_packed: bool = Fals
 
 
 def _table(path: Path, table: str) -> Source:
-    if not _is_database(path):
+    if not is_database(path):
         raise CommandFailed(f"{path} is not an SQLite database; name the file alone, or FILE:TABLE of a database")
-    tables = _tables_of(path)
-    if table not in tables:
-        raise CommandFailed(f"table {table} not found in {path}; its tables are: {', '.join(tables) or 'none'}")
-    spelled = '"' + table.replace('"', '""') + '"'
-    with _reading(path) as connection:
-        (count,) = connection.execute(f"SELECT count(*) FROM {spelled}").fetchone()
+    from svcd.commands import sqlite_tables  # loads sqlite-utils
 
-    def read() -> Iterator[tuple[list[str], int]]:
-        with _reading(path) as connection:
-            rows = connection.execute(f"SELECT * FROM {spelled}")
-            names = [column[0] for column in rows.description]
-            done = 0
-            while some := rows.fetchmany(_SQL_ROWS):
-                done += len(some)
-                # Blobs are left out, because JSON cannot represent them.
-                yield [json.dumps({name: value for name, value in zip(names, row) if not isinstance(value, bytes)},
-                                  ensure_ascii=False) for row in some], done
-
+    try:
+        known = sqlite_tables.facts(path, table)
+    except sqlite3.Error as failure:
+        raise CommandFailed(f"{path}:{table} cannot be read: {failure}") from None
+    if known.blobs:
+        output.remark(f"{path}:{table}: values of type BLOB are left out, because JSON cannot represent them; "
+                      f"columns: {', '.join(known.blobs)}")
     facts = path.stat()
-    return Source(f"{path}:{table}", f"{path.absolute()}:{table} {facts.st_size} {facts.st_mtime_ns}", count, read)
+    return Source(f"{path}:{table}", f"{path.absolute()}:{table} {facts.st_size} {facts.st_mtime_ns}", known.count,
+                  lambda: sqlite_tables.documents(path, table), known.primary_key)
 
 
-def _is_database(path: Path) -> bool:
+def is_database(path: Path) -> bool:
+    """Return whether a path is a file that begins like a database of SQLite."""
     if not path.is_file():  # a read from a pipe would wait
         return False
     try:
@@ -177,15 +186,6 @@ def _is_database(path: Path) -> bool:
             return file.read(len(_SQLITE)) == _SQLITE
     except OSError:
         return False
-
-
-def _tables_of(path: Path) -> list[str]:
-    with _reading(path) as connection:
-        return [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
-
-
-def _reading(path: Path) -> Any:
-    return closing(sqlite3.connect(f"file:{path.absolute()}?mode=ro", uri=True))
 
 
 # The progress of an import
@@ -308,10 +308,10 @@ def _wait(target: Instance, tasks: Sequence[int], is_silent: bool) -> int:
 # Export
 
 
-@click.command("export", help="Write the documents of INDEX, one JSON object a line.")
+@click.command("export", help="Write the documents of INDEX, one JSON object a line, or as a table of an SQLite database.")
 @click.argument("index")
 @click.option("--output", "-o", "path", type=click.Path(path_type=Path, dir_okay=False),
-              help="The file to write; standard output otherwise.")
+              help="The file to write, or FILE:TABLE for a new table of an SQLite database; standard output otherwise.")
 @click.option("--filter", "filter_text", help="Only documents that match, as in searches.")
 @click.option("--fields", help="Only these attributes, separated by commas.")
 @click.option("--vectors", is_flag=True, help="Include the vectors of documents.")
@@ -330,24 +330,52 @@ def export_command(context: click.Context, index: str, path: Path | None, filter
     if fields is not None:
         wanted["fields"] = [name.strip() for name in fields.split(",")]
     bar = output.Bar("documents", is_json or path is None and sys.stdout.isatty())
-    with instance.opened(context, url, key, folder) as source, _written(path) as out:
-        count = offset = total = 0
+    database, table = _table_of(path)
+    if database is not None and array:
+        raise click.UsageError("--array is a format of files; a table has rows.")
+    count = 0
+
+    def pages() -> Iterator[Any]:
+        nonlocal count
+        offset = total = 0
         while not offset or offset < total:
             page = source.call("POST", f"{index_path(index)}/documents/fetch", {**wanted, "offset": offset, "limit": _PAGE})
             for document in page["results"]:
                 count += 1
-                before = ("[\n" if count == 1 else ",\n") if array else ""
-                out.write(before + json.dumps(document, ensure_ascii=False) + ("" if array else "\n"))
+                yield document
             offset, total = offset + _PAGE, page["total"]
             bar.show(min(offset, total), min(1.0, offset / max(total, 1)))
-        if array:
-            out.write("\n]\n" if count else "[]\n")
-    bar.end()
+
+    with instance.opened(context, url, key, folder) as source:
+        try:
+            if database is not None:
+                from svcd.commands import sqlite_tables  # loads sqlite-utils
+
+                primary_key = source.call("GET", index_path(index))["primaryKey"]
+                is_written = "fields" not in wanted or primary_key in wanted["fields"]
+                sqlite_tables.write(database, table, pages(), primary_key if is_written else None)
+            else:
+                with _written(path) as out:
+                    for document in pages():
+                        before = ("[\n" if count == 1 else ",\n") if array else ""
+                        out.write(before + json.dumps(document, ensure_ascii=False) + ("" if array else "\n"))
+                    if array:
+                        out.write("\n]\n" if count else "[]\n")
+        finally:
+            bar.end()
     if is_json:
         output.print_json({"index": index, "documents": count, "file": str(path)})
     elif path is not None:
         print(f"{count:,} documents of {index} in {path}")
     return 0
+
+
+def _table_of(path: Path | None) -> tuple[Path | None, str]:
+    """Return (database, table) of FILE:TABLE; the database is None for any other file, whose name may contain colons."""
+    file, _, table = str(path or "").rpartition(":")
+    database = Path(file)
+    is_table = bool(table and file) and (database.suffix in DATABASES or is_database(database))
+    return (database, table) if is_table else (None, "")
 
 
 @contextmanager
