@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from svcd.base import machine
 from svcd.base.errors import quoted, quoted_name
-from svcd.cli import foreign_variables, options
+from svcd.cli import folder_checks, foreign_variables, options
 from svcd.cli.options import AUTO, BY_NAME, BY_VARIABLE, OPTIONS, URL, Option, key_proposal
 
 COMMAND_LINE, ENVIRONMENT, FILE, DEFAULT = "command line", "environment", "file", "default"
@@ -318,21 +318,9 @@ def _named_folders_can_be_written(config: Config) -> None:
     """Default folders of dumps and snapshots are not checked: they may never be used."""
     for name in ("db_path", "dump_dir", "snapshot_dir"):
         if name == "db_path" or config.source(name) != DEFAULT:
-            if wrong := _why_unwritable(getattr(config, name)):
-                raise ConfigError(f"{config.where(name)}: {wrong}; set a folder that svcd can write to")
-
-
-def _why_unwritable(folder: Path) -> str | None:
-    """Return why a folder can neither be written nor created, or None; creates nothing."""
-    try:
-        existing = next(path for path in (folder, *folder.absolute().parents) if machine.file_exists(path))
-    except OSError as refused:
-        return f"cannot read {folder}: {refused.strerror}"
-    if not existing.is_dir():
-        return f"{existing} is not a folder"
-    if not os.access(existing, os.W_OK | os.X_OK):
-        return f"{existing} is not writable"
-    return None
+            check = folder_checks.why_unusable if name == "db_path" else folder_checks.why_unwritable
+            if wrong := check(getattr(config, name)):
+                raise ConfigError(f"{config.where(name)}: {wrong}")
 
 
 CHECKS: tuple[Callable[[Config], None], ...] = (
@@ -347,6 +335,8 @@ def warnings(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
         yield (f"no master key: every request is allowed, and --env production is not; for example {key_proposal()}")
     if config.task_webhook_authorization_header is not None and config.task_webhook_url is None:
         yield (f"{config.where('task_webhook_authorization_header')}: has no effect without {BY_NAME['task_webhook_url'].flag}")
+    if owner := folder_checks.foreign_owner(config.db_path):
+        yield f"{config.where('db_path')}: {owner}"
     for name, where in config.without_effect():
         yield f"{where}: has no effect in a file; use {BY_NAME[name].flag} or {BY_NAME[name].variable}"
     meant = sorted(name for name, text in environ.items() if text and options.is_meant_for_svcd(name))

@@ -211,7 +211,7 @@ def _batch_ended(batch: Batch, tasks: Sequence[Task], locales: LocaleWarnings, o
 
 
 def log_missing_packages() -> None:
-    """Log the compiled packages that are not installed (docs/installation.md#compiled-packages), with the effect of their lack."""
+    """Log the compiled packages that are not installed (docs/installation.md#compiled-packages), and the effect of their lack."""
     effects = {}
     if docids.IMPLEMENTATION == docids.PLAIN_PYTHON:
         effects["pyroaring"] = "large indexes are searched more slowly"

@@ -317,7 +317,8 @@ def lock_folder(path: Path) -> IO[str]:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 file.close()
-                raise FolderInUse(f"the data folder {path.parent} is in use by another svcd") from None
+                raise FolderInUse(f"the data folder {path.parent} is in use by another svcd; stop it, or start with another "
+                                  "--db-path") from None
             time.sleep(0.01)
 
 
