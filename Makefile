@@ -16,6 +16,10 @@
 # make docs     rewrite the generated files: man pages, sample configuration, docs/options.md, docs/errors.md, snippets shared by pages
 # make lock     resolve the development packages again and pin them in requirements-dev.txt
 # make dist     build installable artifacts into dist/: svcd.pyz, a wheel, a Debian package, openapi.json; ARGS="pyz" builds the named ones
+# make release  after `make test`, on the commit of a version's tag: build all files of the release in dist/vX.Y.Z/ (RELEASING.md)
+# make platforms
+#               as root, on Debian and derivatives, an hour: install svcd in Debian 12 and 13 for each kind of processor, and use it;
+#               ARGS="bookworm/i386" for some of them
 # make clean    remove the environment, dist/ and the packages of examples/
 
 # The first Python that is new enough; `make PYTHON=...` chooses another version.
@@ -28,7 +32,7 @@ ARGS ?=
 # Install a compiled package of the extra `fast` if it has a wheel for this machine: $(call install_wheel,PACKAGE,EFFECT OF ITS LACK)
 install_wheel = $(PIP) install --only-binary :all: '$(1)' 2>/dev/null || echo "make: no wheel of $(1) for this machine: $(2)" >&2
 
-.PHONY: run test quick coverage soak soak-cluster check browser store cluster examples docs lock dist clean
+.PHONY: run test quick coverage soak soak-cluster check browser store cluster examples docs lock dist release platforms clean
 .DEFAULT_GOAL := test
 
 run: $(VENV)/ready-to-run
@@ -99,6 +103,12 @@ lock: $(VENV)/ready-to-run
 
 dist: $(VENV)/ready-to-run
 	$(VENV)/bin/python -m distribution.build $(ARGS)
+
+release: test
+	@$(VENV)/bin/python -m distribution.release $(ARGS)
+
+platforms: $(VENV)/ready-to-run
+	@$(VENV)/bin/python -m distribution.platforms $(ARGS)
 
 clean:
 	rm -rf $(VENV) dist examples/node_modules

@@ -1,7 +1,9 @@
 """Build the installable artifacts.
 
     python -m distribution.build                     build all of them in dist/
-    python -m distribution.build --into FOLDER deb   build the named ones: pyz, wheel, deb, openapi
+    python -m distribution.build --into FOLDER deb   build the named ones
+
+The same sources, packages and Python give the same bytes.
 """
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from distribution import deb, zip_file
+from distribution import deb, sbom, sdist, zip_file
 from distribution.bundle import ROOT, MissingPackage, files
+from svcd import __version__
 from svcd.api.app import ROUTES
 from svcd.api.openapi import document
 
@@ -43,7 +46,23 @@ def wheel(folder: Path) -> Path:
             shutil.copy(ROOT / name, sources)
         subprocess.run([*PIP, "wheel", "--no-deps", "--wheel-dir", made, str(sources)], check=True)
         (path,) = Path(made).glob("*.whl")
+        sdist.normalize(path)
         return path.replace(folder / path.name)
+
+
+def source(folder: Path) -> Path:
+    """Write the source distribution and return its path. Needs the wheel, which is built if it is not there."""
+    built = folder / f"svcd-{__version__}-py3-none-any.whl"
+    path = folder / sdist.NAME
+    path.write_bytes(sdist.build(sdist.metadata_of(built if built.exists() else wheel(folder))))
+    return path
+
+
+def bill_of_materials(folder: Path) -> Path:
+    """Write the list of packages and return its path."""
+    path = folder / sbom.NAME
+    path.write_bytes(sbom.build())
+    return path
 
 
 def debian(folder: Path) -> Path:
@@ -60,7 +79,8 @@ def openapi(folder: Path) -> Path:
     return path
 
 
-TARGETS: dict[str, Callable[[Path], Path]] = {"pyz": pyz, "wheel": wheel, "deb": debian, "openapi": openapi}
+TARGETS: dict[str, Callable[[Path], Path]] = {"pyz": pyz, "wheel": wheel, "sdist": source, "deb": debian, "openapi": openapi,
+                                              "sbom": bill_of_materials}
 
 
 def main(arguments: Sequence[str]) -> int:

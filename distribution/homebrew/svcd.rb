@@ -1,0 +1,33 @@
+# Not tried on Homebrew. The address and the checksum are those of a release.
+class Svcd < Formula
+  include Language::Python::Virtualenv
+
+  desc "Search engine in one small daemon, with an HTTP interface"
+  homepage "https://example.org/svcd"
+  url "https://example.org/svcd/svcd-0.1.0.pyz"
+  sha256 "0000000000000000000000000000000000000000000000000000000000000000"
+  license "MIT"
+
+  depends_on "python@3.13"
+
+  def install
+    libexec.install "svcd-0.1.0.pyz" => "svcd.pyz"
+    (bin/"svcd").write <<~SH
+      #!/bin/sh
+      exec "#{Formula["python@3.13"].opt_bin}/python3.13" "#{libexec}/svcd.pyz" "$@"
+    SH
+    chmod 0755, bin/"svcd"
+  end
+
+  service do
+    run [opt_bin/"svcd", "--db-path", var/"svcd/data.ms"]
+    keep_alive true
+    working_dir var/"svcd"
+    log_path var/"log/svcd.log"
+    error_log_path var/"log/svcd.log"
+  end
+
+  test do
+    assert_match version.to_s, shell_output("#{bin}/svcd --version")
+  end
+end

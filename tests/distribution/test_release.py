@@ -1,0 +1,82 @@
+"""`make release`. What must hold:
+
+1. Two runs write the same bytes: of svcd.pyz, wheel, source distribution, Debian package, list of packages, openapi.json.
+2. A clone with changes, a commit without the tag, or a changelog without the version is refused, with the reason.
+3. SHA256SUMS is what sha256sum reads; the list of packages has each package of the bundle, with its license.
+4. The wheel can be built from the source distribution.
+"""
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from distribution import build, release, sbom, sdist
+from distribution.bundle import ROOT, packages
+from svcd import __version__
+from tests.distribution.test_installed import OFFLINE, run_pip
+
+pytestmark = pytest.mark.slow
+
+
+def made(folder: Path, seed: str) -> dict[str, bytes]:
+    """The files that a process of its own builds, with another order of sets."""
+    ran = subprocess.run([sys.executable, "-m", "distribution.build", "--into", str(folder)], capture_output=True, text=True, check=False,
+                         cwd=ROOT, env={"PYTHONHASHSEED": seed, "PATH": "/usr/bin:/bin", "HOME": str(folder)})
+    if ran.returncode and OFFLINE.search(ran.stderr):
+        pytest.skip("pip cannot reach its registry")
+    assert ran.returncode == 0, ran.stderr
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_two_runs_write_the_same_bytes(tmp_path: Path) -> None:
+    first, second = (made(tmp_path / name, seed) for name, seed in (("a", "1"), ("b", "2")))
+    assert set(first) == {"svcd.pyz", f"svcd-{__version__}-py3-none-any.whl", sdist.NAME, f"svcd_{__version__}_all.deb", "openapi.json",
+                          sbom.NAME}
+    assert [name for name in first if first[name] != second[name]] == []
+    (folder,) = [tmp_path / "a"]
+    release.write_sums(folder)
+    if shutil.which("sha256sum"):
+        subprocess.run(["sha256sum", "--check", "--quiet", release.SUMS], cwd=folder, check=True)
+    with tarfile.open(folder / sdist.NAME) as archive:
+        archive.extractall(tmp_path / "sources", filter="data")
+    run_pip([*build.PIP, "wheel", "--no-deps", "--wheel-dir", str(tmp_path / "again"), str(tmp_path / "sources" / f"svcd-{__version__}")])
+    (again,) = (tmp_path / "again").iterdir()
+    sdist.normalize(again)
+    assert again.read_bytes() == first[again.name]
+
+
+def test_only_the_commit_of_the_tag_is_released(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *arguments], check=True, capture_output=True)
+
+    git("init")
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n")
+    with pytest.raises(release.NotReleasable, match=r"the clone has changes: \?\? CHANGELOG.md; commit or remove them"):
+        release.check_sources(tmp_path)
+    git("add", ".")
+    git("commit", "-m", "a")
+    with pytest.raises(release.NotReleasable, match=f"the commit is not tagged v{__version__}"):
+        release.check_sources(tmp_path)
+    git("tag", release.TAG)
+    with pytest.raises(release.NotReleasable, match="CHANGELOG.md has no section"):
+        release.check_sources(tmp_path)
+    (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## {__version__}\n")
+    git("commit", "-am", "b")
+    git("tag", "--force", release.TAG)
+    release.check_sources(tmp_path)
+
+
+def test_the_changelog_has_this_version() -> None:
+    assert f"\n## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_list_of_packages_has_all_of_the_bundle_with_licenses() -> None:
+    listed = json.loads(sbom.build())
+    assert {each["name"] for each in listed["components"]} == {package.name for package in packages()}
+    assert all(each["licenses"] for each in listed["components"])
