@@ -26,10 +26,10 @@ def build() -> bytes:
 
 def _component(package: Distribution) -> dict[str, Any]:
     purl = f"pkg:pypi/{package.name.lower().replace('_', '-')}@{package.version}"
-    facts = package.metadata
-    expression = facts.get("License-Expression")
-    named = facts.get("License") or ", ".join(line.rpartition(" :: ")[2] for line in facts.get_all("Classifier") or ()
-                                              if line.startswith("License :: "))
+    facts = package.metadata.json
+    expression = facts.get("license_expression")
+    classified = [line.rpartition(" :: ")[2] for line in facts.get("classifier", []) if line.startswith("License :: ")]
+    named = str(facts.get("license") or ", ".join(classified))
     licenses: list[dict[str, Any]] = [{"expression": expression}] if expression else (
         [{"license": {"name": named.splitlines()[0]}}] if named else [])
     return {"type": "library", "bom-ref": purl, "name": package.name, "version": package.version, "purl": purl,

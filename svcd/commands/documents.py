@@ -173,7 +173,7 @@ def _table(path: Path, table: str) -> Source:
         output.remark(f"{path}:{table}: values of type BLOB are left out, because JSON cannot represent them; "
                       f"columns: {', '.join(known.blobs)}")
     facts = path.stat()
-    return Source(f"{path}:{table}", f"{path.absolute()}:{table} {facts.st_size} {facts.st_mtime_ns}", known.count,
+    return Source(f"{path}:{table}", f"{path.absolute()}:{table} {facts.st_size} {facts.st_mtime_ns}", known.rows,
                   lambda: sqlite_tables.documents(path, table), known.primary_key)
 
 

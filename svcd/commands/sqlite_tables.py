@@ -24,10 +24,11 @@ _INTEGERS = range(-(2**63), 2**63)
 class TableFacts(NamedTuple):
     """What an import needs to know of a table or view before it reads rows.
 
-    primary_key: the declared primary key, if it is one column. blobs: columns with values that JSON cannot represent.
+    rows: their number. primary_key: the declared primary key, if it is one column. blobs: columns with values that JSON cannot
+    represent.
     """
 
-    count: int
+    rows: int
     primary_key: str | None
     blobs: list[str]
 

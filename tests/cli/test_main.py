@@ -77,7 +77,7 @@ def test_each_wrong_value_is_one_line(name: str, capsys: pytest.CaptureFixture[s
     (["--zzz"], "no such option: --zzz; `svcd --help` shows all options"),
     (["--task-webhook-url", "ftp://x"], "cannot be called, expected `http` or `https`"),
     (["-x"], "no such option"),
-    (["movies"], "no such command: movies; commands are import, export"),
+    (["movies"], "no such command: movies; commands are import, import-from, export"),
     (["--db-path"], "requires an argument"),
     (["--no-analytics=1"], "does not take a value"),
     (["--env", "production"], "production requires a master key"),
