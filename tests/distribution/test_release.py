@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 def made(folder: Path, seed: str) -> dict[str, bytes]:
     """The files that a process of its own builds, with another order of sets."""
     ran = subprocess.run([sys.executable, "-m", "distribution.build", "--into", str(folder)], capture_output=True, text=True, check=False,
-                         cwd=ROOT, env={"PYTHONHASHSEED": seed, "PATH": "/usr/bin:/bin", "HOME": str(folder)})
+                         cwd=ROOT, env={"PYTHONHASHSEED": seed, "PATH": "/usr/bin:/bin", "HOME": f"{folder}-home"})
     if ran.returncode and OFFLINE.search(ran.stderr):
         pytest.skip("pip cannot reach its registry")
     assert ran.returncode == 0, ran.stderr

@@ -58,7 +58,7 @@ def memory_group(megabytes: int) -> Iterator[Path | None]:
 def small_machine(folder: Path, megabytes: int, figure: Callable[..., None], what: str) -> Iterator[Daemon]:
     """A daemon on a machine with so much memory; checks at the end that it kept to it."""
     with memory_group(megabytes) as group:
-        prelude = f"open('{group}/cgroup.procs', 'w').write('0')" if group else ""
+        prelude = f"import pathlib; pathlib.Path('{group}/cgroup.procs').write_text('0')" if group else ""
         daemon = Daemon(folder, OPTIONS, prelude=prelude).start()
         try:
             with memory_watched(daemon) as memory:
@@ -84,7 +84,7 @@ def send(daemon: Daemon, lines: Iterator[bytes], seconds: float) -> int:
 def use(daemon: Daemon, count: int, queries: list[str]) -> None:
     """Search, change settings that need all documents, and search with them."""
     for query in queries:
-        assert daemon.post("/indexes/films/search", {"q": query, "attributesToHighlight": ["*"]}).json["hits"]
+        assert daemon.post("/indexes/films/search", {"q": query, "attributesToHighlight": ["*"]}).json["hits"], query
     settings = {"filterableAttributes": ["year"], "sortableAttributes": ["year"], "searchableAttributes": ["title"]}
     assert daemon.done(daemon.call("PATCH", "/indexes/films/settings", json.dumps(settings)), 1800)["status"] == "succeeded"
     for query in queries:
@@ -98,7 +98,7 @@ def test_the_films_in_128_mb(tmp_path: Path, amount: Callable[[int, int], int], 
     number = amount(3_000, 36_273)
     with gzip.open(FILMS) as films, small_machine(tmp_path, 128, figure, f"{number:,} films imported, searched, settings changed") as daemon:
         assert send(daemon, islice(films, number), 1800) == number
-        use(daemon, number, ["the star", "love", "a man in the night", "blod", "war and p"])
+        use(daemon, number, ["the star", "love", "a man in the night", "nihgt", "war and p"])
 
 
 def test_small_documents_in_256_mb(tmp_path: Path, amount: Callable[[int, int], int], figure: Callable[..., None]) -> None:
