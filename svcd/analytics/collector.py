@@ -108,6 +108,8 @@ _SEARCH_MEMBERS: Mapping[str, FigureUpdate] = {
 def _members(state: State, values: Mapping[str, Any]) -> None:
     """The members of one search; null, false, zero and empty values do not count."""
     is_paged = values.get("page") is not None or values.get("hitsPerPage") is not None
+    if values.get("matchingStrategy") is None:
+        _SEARCH_MEMBERS["matchingStrategy"](state, "last")
     for name, value in values.items():
         if value and name in _SEARCH_MEMBERS and not (is_paged and name in _WITHOUT_PAGES):
             _SEARCH_MEMBERS[name](state, value)

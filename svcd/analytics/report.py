@@ -207,7 +207,7 @@ FIGURES: dict[str, Figure] = {row.name: row for row in (
     *_rows("searches", ANY, "facets.additional_search_parameters_provided scoring.show_ranking_score"
                             " scoring.show_ranking_score_details scoring.ranking_score_threshold"),
     *_rows("searches", TOTAL, "attributes_to_search_on.total_number_of_uses"),
-    *_rows("searches", USUAL, "matching_strategy.most_used_strategy", ("last", "all", "frequency")),
+    *_rows("searches", USUAL, "matching_strategy.most_used_strategy", ("last", "all", "frequency", "bm25")),
     *_rows("searches", ANY, "distinct"),
     *_rows("searches", WORDS, "locales", LOCALES),
     *_rows("searches", MEAN, "searches.avg_search_count"),

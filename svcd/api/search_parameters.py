@@ -11,9 +11,10 @@ from svcd.api.filters import allowed_filter, filter_of_query_string, read_joined
 from svcd.api.search_services import prompt_of
 from svcd.base.errors import ApiError
 from svcd.ranking.sort import SortError, parse_rule, split_rules
+from svcd.schema.settings import FUSION_FIELDS, MATCHING_STRATEGIES, OWN_STRATEGIES, matching_strategy
 from svcd.search.request import Hybrid, IndexedQuery, Reranking, SearchQuery
 from svcd.validation import (
-    ABSENT, Check, Field, Param, any_object, anything, array_of, boolean, bounds, nullable, number, object_of, one_of, parsed,
+    ABSENT, Check, Field, Param, any_object, anything, array_of, boolean, bounds, nullable, number, object_of, parsed,
     positive_integer, query_strings as query, string, text_of,
 )
 from svcd.validation.names import LOCALES, PERSONALIZATION, feature_not_enabled, locale, parse_locale, require_feature
@@ -45,7 +46,7 @@ class Parameter:
 
 
 QUERY, PAGE = "query", "page"
-_STRATEGIES = ("last", "all", "frequency")
+_STRATEGIES = [*MATCHING_STRATEGIES, *OWN_STRATEGIES]
 
 
 def unit_interval(name: str) -> tuple[Check, Param]:
@@ -69,6 +70,7 @@ _RATIO, _RATIO_PARAM = unit_interval("semanticRatio")
 _HYBRID = object_of({
     "semanticRatio": Field(_RATIO, "invalid_search_semantic_ratio", default=0.5),
     "embedder": Field(string, "invalid_search_embedder", required=True),
+    **FUSION_FIELDS,
 })
 _HYBRID_PARAMS = {"hybridEmbedder": Param(query.text, "invalid_search_embedder"),
                   "hybridSemanticRatio": replace(_RATIO_PARAM, code="invalid_search_semantic_ratio")}
@@ -94,8 +96,9 @@ PARAMETERS: Mapping[str, Parameter] = {  # in the order in which messages list t
     "sort": Parameter(nullable(array_of(string, bound=bounds.SORT)), Param(split_rules), target=QUERY),
     "distinct": Parameter(nullable(string), Param(query.text), target=QUERY, figure="distinct"),
     "facets": Parameter(*_NAMES, figure="facets.avg_facets_number"),
-    "matchingStrategy": Parameter(one_of(*_STRATEGIES), Param(query.choice(*_STRATEGIES), schema={
-        "type": "string", "enum": list(_STRATEGIES)}), "last", QUERY, figure="matching_strategy.most_used_strategy"),
+    # Without a default: that depends on the setting `defaultMatchingStrategy`.
+    "matchingStrategy": Parameter(matching_strategy, Param(query.choice(*MATCHING_STRATEGIES, unlisted=OWN_STRATEGIES), schema={
+        "type": "string", "enum": _STRATEGIES}), target=QUERY, figure="matching_strategy.most_used_strategy"),
     "attributesToSearchOn": Parameter(*_NAMES, target=QUERY, figure="attributes_to_search_on.total_number_of_uses"),
     "rankingScoreThreshold": Parameter(nullable(_THRESHOLD), _THRESHOLD_PARAM, target=QUERY,
                                        figure="scoring.ranking_score_threshold"),
@@ -203,7 +206,8 @@ def query_of(ctx: Context, index_uid: str, body: Mapping[str, Any], weight: floa
         value = with_bearer_filter(value, bearer_filter, "invalid_search_filter")
     condition = allowed_filter(value, "invalid_search_filter", ctx.services.data_folder.features)
     given = body.get("hybrid")
-    hybrid = None if given is None else Hybrid(given["embedder"], given["semanticRatio"])
+    hybrid = None if given is None else Hybrid(
+        given["embedder"], given["semanticRatio"], given.get("fusion"), given.get("k", 60))
     members = {field: body[name] for name, field in _QUERY_FIELDS.items() if body.get(name) is not None}
     query = SearchQuery(**members, filter=condition, hybrid=hybrid)
     # Bearers with other filters get other hits. repr() tells them apart, and is faster than JSON.

@@ -62,12 +62,15 @@ _CODES = {  # (type, HTTP status): the codes, in alphabetical order
         invalid_search_attributes_to_retrieve invalid_search_attributes_to_search_on invalid_search_crop_length
         invalid_search_crop_marker invalid_search_distinct invalid_search_embedder invalid_search_facets
         invalid_search_filter invalid_search_highlight_post_tag invalid_search_highlight_pre_tag
-        invalid_search_hits_per_page invalid_search_hybrid_query invalid_search_limit invalid_search_locales
+        invalid_search_hits_per_page invalid_search_hybrid_fusion invalid_search_hybrid_query invalid_search_limit
+        invalid_search_locales
         invalid_search_matching_strategy invalid_search_media invalid_search_media_and_vector invalid_search_offset
         invalid_search_page invalid_search_personalize invalid_search_personalize_user_context invalid_search_q
         invalid_search_ranking_score_threshold invalid_search_retrieve_vectors invalid_search_semantic_ratio
         invalid_search_show_matches_position invalid_search_show_performance_details invalid_search_show_ranking_score
         invalid_search_show_ranking_score_details invalid_search_sort invalid_search_use_network invalid_search_vector
+        invalid_settings_bm25 invalid_settings_cjk invalid_settings_default_matching_strategy
+        invalid_settings_fold_width invalid_settings_infix_search invalid_settings_stemming
         invalid_settings_dictionary invalid_settings_displayed_attributes invalid_settings_distinct_attribute
         invalid_settings_embedders invalid_settings_facet_search invalid_settings_faceting
         invalid_settings_filterable_attributes invalid_settings_foreign_keys invalid_settings_index_chat

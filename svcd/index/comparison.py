@@ -99,6 +99,8 @@ _TABLES: dict[str, Read] = {
     "vector_sketches": _sketches,
     "field_word_counts": _word_counts,
     "prefix_postings": _all("letter, fts_column, block, docids", "prefix_postings ORDER BY 1, 2, 3"),
+    "word_frequencies": _all("term, block, docids, codes", "word_frequencies ORDER BY 1, 2"),
+    "document_lengths": _all("block, codes", "document_lengths ORDER BY 1"),
     "forward_index": _all("docid, words", "forward_index ORDER BY docid"),
     "term_positions": _all("term, doc", "temp.term_positions_occurrences"),
     "terms": _all("term, doc, col, offset", "temp.terms_occurrences"),

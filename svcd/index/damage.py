@@ -103,7 +103,7 @@ _JSON_COLUMNS = {
 
 # Tables with sets of documents -> the column that identifies a row in a fault; the set is in the column `docids`.
 _SETS = {"value_postings": "fid", "value_groups": "fid", "vector_postings": "embedder", "prefix_postings": "letter",
-         "materialized_postings": "key", "point_blocks": "start", "point_regions": "start"}
+         "materialized_postings": "key", "word_frequencies": "term", "point_blocks": "start", "point_regions": "start"}
 _BY_DOCID = ("forward_index", "document_values", "points", "geometries")
 
 

@@ -13,12 +13,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes
+from svcd.index import word_counts
 from svcd.index.connections import table_sizes
 from svcd.index.geo_reader import GeoReader
 from svcd.index.pair_reader import PairReader
 from svcd.index.read_transaction import Cache, Key, ReadTransaction, placeholders, rows_by_docid, statement_portions
 from svcd.index.term_reader import VocabularyReader
 from svcd.index.value_reader import ValueReader
+from svcd.index.word_counts import WordCountReader
 from svcd.schema.index_settings import IndexSettings
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class IndexReader:
         # Only the needed keys: the outcomes of the newest batch may be long.
         self._meta: dict[str, Any] = dict(connection.execute(
             "SELECT key, value FROM meta WHERE key IN ('generation', 'docids', 'settings', 'primary_key', 'document_bytes', "
-            "'materialized_postings')"))
+            "'materialized_postings', 'word_weights')"))
         self._connection = connection
         self.generation: int = self._meta.get("generation", 0)
         self.state = uuid, self.generation
@@ -60,6 +62,11 @@ class IndexReader:
         """The settings that were set, without defaults."""
         stored: dict[str, Any] = json.loads(self._meta.get("settings") or "{}")
         return stored
+
+    @cached_property
+    def word_counts(self) -> WordCountReader | None:
+        """The stored counts of words; None if the index stores none."""
+        return None if self._meta.get(word_counts.META_KEY) is None else WordCountReader(self.transaction)
 
     @cached_property
     def values(self) -> ValueReader:

@@ -105,7 +105,7 @@ def checksum_faults(connection: sqlite3.Connection, tables: Tables, without: dic
                 yield f"the row {values[0]!r} of {table} differs from its checksum"
 
 
-FORMAT = 2  # 1: without checksums
+FORMAT = 3  # 1: without checksums; 2: without word counts
 
 # FTS5 fixes the number of columns when a table is created. All further fields share the last column; the forward index then
 # tells which of them holds a term. Indexes with more than 31 searchable fields are rare.
@@ -231,6 +231,12 @@ _VECTOR_TABLES = (
 # Every printable character belongs to a term; quotes are doubled once for the list, once for the option.
 _CHARACTERS = "".join(chr(c) for c in range(0x21, 0x7F) if not chr(c).isalnum()).replace("'", "''''").replace('"', '""')
 _FTS_OPTIONS = f"content='', columnsize=0, tokenize=\"ascii tokenchars '{_CHARACTERS}'\""
+# Frequencies and lengths for BM25: see svcd.index.word_counts.
+_WORD_COUNT_TABLES = (
+    "CREATE TABLE word_frequencies (term TEXT NOT NULL, block INTEGER NOT NULL, docids BLOB NOT NULL, codes BLOB NOT NULL, "
+    "PRIMARY KEY (term, block)) WITHOUT ROWID",
+    "CREATE TABLE document_lengths (block INTEGER PRIMARY KEY, codes BLOB NOT NULL)",
+)
 _WORD_TABLES = (
     "CREATE TABLE forward_index (docid INTEGER PRIMARY KEY, words TEXT NOT NULL)",
     "CREATE TABLE field_word_counts (fts_column INTEGER, block INTEGER, counts BLOB, PRIMARY KEY (fts_column, block))",
@@ -256,8 +262,10 @@ _ADD_INSTANCE_CHECKSUMS = (*map(_ADD_CHECKSUM.format, INSTANCE_CHECKSUMS), *_che
 _ADD_INDEX_CHECKSUMS = tuple(map(_ADD_CHECKSUM.format, INDEX_CHECKSUMS))
 INSTANCE: Kind = (statements(*_INSTANCE_TABLES, *_OUTBOX_TABLES, *_KEY_TABLES, *_CLUSTER_TABLES, *_ADD_INSTANCE_CHECKSUMS),
                   {1: statements(*_LATE_TABLES, *_ADD_INSTANCE_CHECKSUMS, *_checksum_fillers(INSTANCE_CHECKSUMS))})
-INDEX: Kind = (statements(*_DOCUMENT_TABLES, *_VALUE_TABLES, *_GEO_TABLES, *_VECTOR_TABLES, *_WORD_TABLES, *_ADD_INDEX_CHECKSUMS),
-               {1: statements(*_ADD_INDEX_CHECKSUMS, *_checksum_fillers(INDEX_CHECKSUMS))})
+INDEX: Kind = (statements(*_DOCUMENT_TABLES, *_VALUE_TABLES, *_GEO_TABLES, *_VECTOR_TABLES, *_WORD_TABLES, *_WORD_COUNT_TABLES,
+                          *_ADD_INDEX_CHECKSUMS),
+               {1: statements(*_ADD_INDEX_CHECKSUMS, *_checksum_fillers(INDEX_CHECKSUMS)),
+                2: statements(*_WORD_COUNT_TABLES)})
 
 
 class NewerFormat(RuntimeError):

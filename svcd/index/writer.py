@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes
 from svcd.geo.sphere import Point
-from svcd.index import fts, materialized, prefix_postings, schema
+from svcd.index import fts, materialized, prefix_postings, schema, word_counts
 from svcd.index.batch_outcomes import BatchOutcomes, outcome_record
 from svcd.index.connections import BUSY_MS, keep_log, meta, open_writer, set_meta, table_sizes
 from svcd.index.disk_space import lacks_room
@@ -33,7 +33,9 @@ from svcd.index.schema import checksum_filler, row_checksum
 from svcd.index.value_writer import Postings, ValueWriter
 from svcd.index.vector_reader import EmbedderRow
 from svcd.index.vector_writer import StoredVectors, VectorWriter
+from svcd.index.word_counts import WordCountWriter
 from svcd.schema.field_values import FieldValues
+from svcd.schema.index_settings import IndexSettings
 
 # Limits of the table `changes`: docids of one generation (more than a delta needs, to refresh the materialized postings),
 # replaced terms that are looked up, and generations, for readers that cached older values.
@@ -104,6 +106,7 @@ class IndexWriter:
         self._hash_bytes = hash_bytes
         self._values = ValueWriter(self._connection)
         self._prefix_postings = PrefixPostingWriter(self._connection)
+        self._word_counts = WordCountWriter(self._connection)
         self._locations = GeoWriter(self._connection)
         self.vectors = VectorWriter(self._connection)
         try:
@@ -128,6 +131,9 @@ class IndexWriter:
         self._distribution: Counter[str] = Counter()
         self._values.forget()
         self._prefix_postings.forget()
+        self._word_counts.forget()
+        is_counted = self.meta(word_counts.META_KEY) is not None
+        self._word_counts.weights = IndexSettings.of(self.settings).word_weights if is_counted else None
         self._locations.forget()
         self.vectors.forget()
 
@@ -185,6 +191,7 @@ class IndexWriter:
     def _save(self) -> None:
         self._values.save()
         self._prefix_postings.flush()
+        self._word_counts.flush()
         self.vectors.flush()
         self._set_meta("docids", to_bytes(self.docids))
         self._set_meta("document_bytes", self._document_bytes)
@@ -312,6 +319,7 @@ class IndexWriter:
         for embedder in embedders:
             self.vectors.put_embedder(embedder)
         self._load()
+        self.match_word_counts()
 
     def register(self, names: Iterable[str]) -> None:
         """Give the next field numbers to the names without one, in order."""
@@ -407,6 +415,7 @@ class IndexWriter:
         self._written = None
         self._values.clear()
         self._prefix_postings.clear()
+        self._word_counts.clear()
         self.clear_locations()
         self.vectors.clear()
         for statement in (*_CLEAR_WORDS, "DELETE FROM documents", "DELETE FROM materialized_postings",
@@ -470,9 +479,28 @@ class IndexWriter:
         """Delete all words and the FTS columns of fields. The documents stay, and write_words() must index them again."""
         self._written = None
         self._prefix_postings.clear()
+        self._word_counts.clear()
         for statement in (*_CLEAR_WORDS, "UPDATE fields SET fts_column = NULL"):
             self._connection.execute(statement)
         self._columns.clear()
+
+    def match_word_counts(self) -> None:
+        """Count the words of all documents, or delete their counts, if the settings ask for other counts than there are."""
+        settings = IndexSettings.of(self.settings)
+        wanted = settings.word_weights.key if settings.stores_word_weights else None
+        if wanted == self.meta(word_counts.META_KEY):
+            return
+        self._set_meta(word_counts.META_KEY, wanted)
+        if wanted is None:
+            self._word_counts.weights = None
+            self._word_counts.clear()
+        else:
+            self._word_counts.weights = settings.word_weights
+            self._word_counts.count_all(self._names())
+
+    def _names(self) -> dict[int, str]:
+        """FTS column -> field."""
+        return {column: name for name, column in self._columns.items()}
 
     def write_words(self, positions: Iterable[tuple[int, Positions]]) -> None:
         """Index documents without words: (docid, words by field and position), by ascending docid."""
@@ -505,6 +533,10 @@ class IndexWriter:
         self._connection.executemany(_INSERT_POSITIONS, position_terms)
         self._connection.executemany(_PUT_FORWARD, forward)
         self._count_words(counted)
+        if self._word_counts.weights is not None:
+            names = self._names()
+            for docid, row in forward:
+                self._word_counts.change(docid, "", row, names)
 
     def _replace_words(self, changes: Sequence[tuple[DocumentChange, Words]]) -> None:
         """Replace the words of existing documents. FTS5 does not store texts, and needs the old ones to remove their terms."""
@@ -536,6 +568,8 @@ class IndexWriter:
                 written.append((docid, forward))
             elif docid in before:
                 emptied.append((docid,))
+            if self._word_counts.weights is not None:
+                self._word_counts.change(docid, old, forward, self._names())
             counted.append((docid, {**dict.fromkeys(rows, 0), **{column: count for column, (_, _, count, _) in words.items()}}))
         self._connection.executemany("DELETE FROM forward_index WHERE docid = ?", emptied)
         self._connection.executemany(_PUT_FORWARD, written)

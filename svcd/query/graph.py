@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds
 from svcd.query.terms import Phrase, Subset, Term, Terms
-from svcd.text.analyzer import HARD, STOP_WORD, WORD, Analyzer, Token
+from svcd.text.analyzer import HARD, LAST, STOP_WORD, WORD, Analyzer, Token
 
 MOST_PARTS = 10
 MOST_TOKENS = 1000
@@ -27,13 +27,14 @@ _HARD_STEP = 7
 
 
 class Part(NamedTuple):
-    """A word or a phrase of the query; start and end are word positions in the query."""
+    """A word or a phrase of the query; start and end are word positions in the query. is_exact: the word may have no typo."""
 
     words: Phrase
     start: int
     end: int
     is_phrase: bool = False
     is_prefix: bool = False
+    is_exact: bool = False
 
 
 @dataclass(slots=True)
@@ -46,33 +47,42 @@ class ParsedQuery:
 
 
 def parse_text(text: str, analyzer: Analyzer, locales: Sequence[str] | None = None,
-               has_prefix: bool = True) -> ParsedQuery:
+               has_prefix: bool = True, most_parts: int = MOST_PARTS) -> ParsedQuery:
     """Parse a query text. A text of megabytes is tokenized only up to the limits of a query."""
-    tokens = analyzer.tokens(text[:LONGEST_TEXT], locales, most=MOST_TOKENS)
-    is_cut = len(text) > LONGEST_TEXT and len(tokens) < MOST_TOKENS
-    return parse(tokens, has_prefix and not is_cut)
+    most = max(MOST_TOKENS, 2 * most_parts)  # a separator follows each word
+    tokens = analyzer.tokens(text[:LONGEST_TEXT], locales, most=most)
+    is_cut = len(text) > LONGEST_TEXT and len(tokens) < most
+    return parse(tokens, has_prefix and not is_cut, most_parts)
 
 
-def parse(tokens: Sequence[Token], has_prefix: bool = True) -> ParsedQuery:
+def parse(tokens: Sequence[Token], has_prefix: bool = True, most_parts: int = MOST_PARTS) -> ParsedQuery:
     """Parse the tokens of a query text, from left to right.
 
-    tokens: with stop words marked. has_prefix: whether the last word may be the beginning of a longer word.
+    tokens: with stop words marked. has_prefix: whether the last word may be the beginning of a longer word. most_parts: more
+    than MOST_PARTS for BM25, for which the pairs of a run without spaces are words: a question is often one run.
     """
+    most = max(MOST_TOKENS, 2 * most_parts)
+    run: list[tuple[str, int]] = []  # (pair, position) of the open run without spaces
     parsed, position = ParsedQuery(), -1
     phrase: list[tuple[str | None, int]] | None = None  # (word, position) of the open phrase; None outside of quotes
     is_phrase_negative = is_next_negative = False
     after_space = True
-    last = min(len(tokens), MOST_TOKENS) - 1
-    for number, token in enumerate(tokens[:MOST_TOKENS]):
+    last = min(len(tokens), most) - 1
+    for number, token in enumerate(tokens[:most]):
         lemma = token.lemma
         if not lemma:
             continue
-        if len(parsed.parts) >= MOST_PARTS:
+        if len(parsed.parts) >= most_parts:
             return parsed
         if token.kind == WORD or token.kind == STOP_WORD:
             position += 1
             is_word = token.kind == WORD
-            if phrase is not None:
+            if token.pair is not None:
+                run.append((lemma, position))
+                if token.pair == LAST:
+                    is_next_negative = _add_run(parsed, run, phrase, is_next_negative, most_parts > MOST_PARTS)
+                    run = []
+            elif phrase is not None:
                 phrase.append((lemma if is_word else None, position))
             elif is_next_negative:
                 parsed.negative_words.append(lemma)
@@ -98,6 +108,33 @@ def parse(tokens: Sequence[Token], has_prefix: bool = True) -> ParsedQuery:
     if phrase is not None:
         _add_phrase(parsed, phrase, is_phrase_negative)
     return parsed
+
+
+def _add_run(parsed: ParsedQuery, run: Sequence[tuple[str, int]], phrase: list[tuple[str | None, int]] | None,
+             is_negative: bool, is_split: bool) -> bool:
+    """Add a run without spaces: the phrase of its pairs, or a prefix if it is one character. Return whether the next part is
+    excluded.
+
+    run: (lemma, position); the last lemma is a character that the pair before it includes. phrase: the open one, to which the
+    run belongs. is_split: the pairs become words.
+    """
+    pairs, (lemma, place) = run[:-1], run[-1]
+    if phrase is not None:
+        phrase += [*pairs, (None if pairs else lemma, place)]
+        return is_negative
+    words = tuple(word for word, _ in pairs)
+    if is_negative:
+        if pairs:
+            parsed.negative_phrases.append(words)
+        else:
+            parsed.negative_words.append(lemma)
+    elif not pairs:
+        parsed.parts.append(Part((lemma,), place, place, is_prefix=True))
+    elif is_split:
+        parsed.parts += [Part((word,), at, at, is_exact=True) for word, at in pairs]
+    else:
+        parsed.parts.append(Part(words, pairs[0][1], pairs[-1][1], len(pairs) > 1, is_exact=len(pairs) == 1))
+    return False
 
 
 def _add_phrase(parsed: ParsedQuery, phrase: Sequence[tuple[str | None, int]], is_negative: bool) -> None:
@@ -127,6 +164,7 @@ class MatchingStrategy(Enum):
     LAST = "last"
     ALL = "all"
     FREQUENCY = "frequency"
+    BM25 = "bm25"  # drops no word: any word of the query is enough (docs/ranking.md#bm25)
 
 
 class QueryNode(NamedTuple):
@@ -192,7 +230,7 @@ def build_graph(terms: Terms, parsed: ParsedQuery) -> BuiltQuery:
     # All single terms are created before the first n-gram: highlighting depends on the order of creation.
     located: list[tuple[Term, int, int]] = []
     for part in parsed.parts:
-        term = terms.phrase(part.words) if part.is_phrase else terms.word(part.words[0] or "", part.is_prefix)
+        term = terms.phrase(part.words) if part.is_phrase else terms.word(part.words[0] or "", part.is_prefix, (), part.is_exact)
         located.append((term, part.start, part.end))
     nodes: list[QueryNode | None] = [None, None]
     ngrams: list[tuple[Term, int, int]] = []

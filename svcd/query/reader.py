@@ -142,6 +142,22 @@ class Terms(Protocol):
         """
 
 
+class WordCounts(Protocol):
+    """The frequencies of index terms and the lengths of documents for BM25 (`svcd.schema.word_weights`)."""
+
+    def docids(self, term: str) -> DocIds:
+        """Return the documents with an index term."""
+
+    def frequencies(self, term: str) -> bytes:
+        """Return the code of the frequency of an index term in each of its documents, by ascending docid."""
+
+    def lengths(self) -> Sequence[int]:
+        """Return docid -> code of the length; long enough for all documents with words."""
+
+    def average_length(self) -> float:
+        """Return the mean of the lengths of the documents with words."""
+
+
 class Values(Protocol):
     """The values of the fields that `field_values.kept_fields` selects; other fields are empty.
 
@@ -290,6 +306,10 @@ class Reader(Protocol):
     @property
     def terms(self) -> Terms:
         """The postings and the forward index."""
+
+    @property
+    def word_counts(self) -> WordCounts | None:
+        """The stored counts of words; None if the index stores none."""
 
     @property
     def values(self) -> Values:

@@ -10,15 +10,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
+from itertools import islice
 from operator import and_
 from typing import NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds, union_of
+from svcd.query.infixes import words_with_part
 from svcd.query.reader import Reader
+from svcd.query.stems import words_with_stem
 from svcd.query.typos import Typos, typos
 from svcd.schema.attributes import is_beneath
 from svcd.schema.index_settings import TypoTolerance
+from svcd.schema.word_weights import Stemming
 from svcd.text.analyzer import is_numeric
+from svcd.text.stemming import Languages
 
 # Words of a phrase; None is a position gap, left by a stop word.
 Phrase = tuple["str | None", ...]
@@ -30,6 +35,9 @@ CACHED_PREFIX_WORDS = 100
 CACHED_PREFIX_BYTES = 4
 SYNONYM_PHRASES = 50
 SYNONYM_WORDS = 100
+SHORTEST_INFIX = 3
+INFIX_WORDS = 1000
+STEM_WORDS = 200  # most words at one typo, with the words of the same stem
 
 # The zero-typo part of a subset: nothing, only the exact word, everything.
 NONE, EXACT, ALL = 0, 1, 2
@@ -112,21 +120,30 @@ class Terms:
     """Create the terms of one query in one index, and resolve their subsets.
 
     synonyms: words of a key -> its phrases, both normalized (docs/ranking.md#synonyms). numbers: the words of the query and
-    of its derivations, numbered in the order of their first use; highlighting uses it to choose between equal matches.
+    of its derivations, numbered in the order of their first use; highlighting uses it to choose between equal matches. stemming:
+    of the index. infix_fields: attributes whose words are found by their parts.
     """
 
     def __init__(self, postings: Postings, tolerance: TypoTolerance,
-                 synonyms: Mapping[tuple[str, ...], Sequence[Phrase]]) -> None:
+                 synonyms: Mapping[tuple[str, ...], Sequence[Phrase]], stemming: Stemming | None = None,
+                 infix_fields: Sequence[str] = ()) -> None:
         self.postings = postings
+        self._infix_fields = infix_fields
+        self._languages: Languages = () if stemming is None else stemming.languages
         self.numbers: dict[str, int] = {}
         self._tolerance = tolerance
         self._synonyms = synonyms
         self._docids: dict[Subset, DocIds] = {}
         self._derivations: dict[Subset, Derivations] = {}
 
+    @property
+    def has_synonyms(self) -> bool:
+        """Whether the index has any synonyms."""
+        return bool(self._synonyms)
+
     # Creating terms
 
-    def _number_words(self, words: Iterable[str | None]) -> None:
+    def number_words(self, words: Iterable[str | None]) -> None:
         """Number the new words, in this order; skip None (a position gap)."""
         numbers = self.numbers
         for word in words:
@@ -135,7 +152,7 @@ class Terms:
 
     def phrase(self, phrase: Phrase) -> Term:
         """Return the term of a phrase, which has neither typos, prefix, synonyms nor split."""
-        self._number_words(phrase)
+        self.number_words(phrase)
         term = Term("", False, 0, phrase=phrase)
         term.is_derived = True
         return term
@@ -145,12 +162,12 @@ class Terms:
         joined = "".join(words)
         return None if len(joined.encode()) > LONGEST_WORD else self.word(joined, is_prefix, tuple(words))
 
-    def word(self, word: str, is_prefix: bool, components: tuple[str, ...] = ()) -> Term:
+    def word(self, word: str, is_prefix: bool, components: tuple[str, ...] = (), is_exact: bool = False) -> Term:
         """Return the term of a single word, with all derivations except typos and split, which are slower and may not be needed.
 
-        components: the words of an n-gram.
+        components: the words of an n-gram. is_exact: it may have no typo.
         """
-        budget = self._tolerance.budget(word)
+        budget = 0 if is_exact else self._tolerance.budget(word)
         if components:
             budget = max(0, budget - (len(components) - 1))  # each omitted space counts as a typo
         term = Term(word, is_prefix, budget, components=components)
@@ -189,7 +206,7 @@ class Terms:
         term.has_all_prefix_words = len(words) <= PREFIX_WORDS
         term.prefix_words = [word for word in words if word != term.word][:PREFIX_WORDS]
         if term.prefix_words:
-            self._number_words(term.prefix_words)
+            self.number_words(term.prefix_words)
 
     # Typos and split
 
@@ -199,7 +216,13 @@ class Terms:
 
         def find() -> tuple[Typos, Phrase | None]:
             vocabulary = postings.reader.vocabulary
-            return typos(vocabulary, word, budget, is_prefix, postings.is_tolerant), self._best_split(word)
+            near = typos(vocabulary, word, budget, is_prefix, postings.is_tolerant)
+            if self._languages and not term.is_ngram:
+                near = self._with_stems(near, term)
+            if self._infix_fields and not term.is_ngram and len(word) >= SHORTEST_INFIX:
+                one = [each for each in self.infix_words(word) if not is_prefix or not each.startswith(word)]
+                near = Typos(sorted({*near.one, *one}, key=str.encode), [each for each in near.two if word not in each])
+            return near, self._best_split(word)
 
         term.is_derived = True
         if postings.is_by_attribute or not postings.is_tolerant_throughout:
@@ -207,9 +230,32 @@ class Terms:
         else:
             term.typos, split = postings.reader.cached(("derived", word, budget, is_prefix), find)
         if reached := term.typos.one + term.typos.two:
-            self._number_words(sorted(reached))
+            self.number_words(sorted(reached))
         if split != term.components:
             term.split = split
+
+    def infix_words(self, word: str) -> Sequence[str]:
+        """Return the words with a word inside, of the attributes whose words are found so; in byte order, except the word."""
+        if not self._infix_fields or len(word) < SHORTEST_INFIX:
+            return ()
+        reader, fields = self.postings.reader, self._infix_fields
+        return reader.cached(("infix", word), lambda: list(islice(
+            (each for each in words_with_part(reader.vocabulary, word) if any(
+                is_beneath(field, attribute) for field in reader.terms.word_fields(each) for attribute in fields)), INFIX_WORDS)))
+
+    def stem_words(self, word: str) -> list[str]:
+        """Return the words of the index with a stem of a word, in byte order, except the word itself."""
+        return words_with_stem(self.postings.reader.vocabulary, word, self._languages) if self._languages else []
+
+    def _with_stems(self, near: Typos, term: Term) -> Typos:
+        """Add the words with the same stem at one typo, so that exact forms rank before them; also those of typo words, for a
+        word that the index lacks."""
+        words = [term.word] if term.exact is not None or not near.one else [term.word, *near.one]
+        found = {stem for word in words for stem in self.stem_words(word) if self.postings.is_tolerant(stem)}
+        if term.is_prefix:
+            found = {stem for stem in found if not stem.startswith(term.word)}
+        one = list(islice(sorted(found.union(near.one) - {term.word}, key=str.encode), STEM_WORDS))
+        return Typos(one, [word for word in near.two if word not in found])
 
     def _best_split(self, word: str) -> Phrase | None:
         """Return the cut whose parts are adjacent in most documents; the leftmost of equal cuts."""
@@ -296,7 +342,7 @@ class Postings:
     def __init__(self, reader: Reader, fields: Iterable[str] | None = None) -> None:
         settings = reader.settings
         self.reader = reader
-        self._fields = None if fields is None else list(dict.fromkeys(fields))
+        self.fields = self._fields = None if fields is None else list(dict.fromkeys(fields))
         self._exact_attributes = settings.typo_tolerance.exact_attributes
         self._has_exact_numbers = settings.typo_tolerance.has_exact_numbers
         self.is_by_attribute = settings.is_proximity_by_attribute

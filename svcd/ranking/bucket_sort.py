@@ -6,11 +6,12 @@ hits (docs/ranking.md#bucket-sort). No other module knows how many hits are requ
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Callable, Iterable, NamedTuple, Sequence
+from typing import Callable, NamedTuple, Sequence
 
 from svcd.base.docids import EMPTY, DocIds, first
 from svcd.query.graph import Graph, MatchingStrategy
 from svcd.ranking.attribute import AttributeRank, WordPosition
+from svcd.ranking.bm25_rule import Bm25
 from svcd.ranking.distinct import Distinct
 from svcd.ranking.exactness import ExactAttribute, ExactWords
 from svcd.ranking.proximity import Proximity
@@ -18,8 +19,8 @@ from svcd.ranking.rule import CandidateBatch, Documents, RankingContext, Rule
 from svcd.ranking.scores import Detail, Skipped, score
 from svcd.ranking.sort import GeoSort, Sort, parse_rule
 from svcd.ranking.typo import Typo, Words
-from svcd.schema.ranking_rules import (ATTRIBUTE, ATTRIBUTE_RANK, EXACTNESS, PROXIMITY, RULE_NAMES, SORT, TYPO, WORD_POSITION,
-                                       WORDS)
+from svcd.schema.ranking_rules import (ATTRIBUTE, ATTRIBUTE_RANK, BM25, EXACTNESS, PROXIMITY, RULE_NAMES, SORT, TYPO,
+                                       WORD_POSITION, WORDS, with_bm25)
 
 # Entry of `rankingRules` -> its rules.
 _RULES: dict[str, Sequence[Callable[[RankingContext], Rule]]] = {
@@ -30,20 +31,23 @@ _RULES: dict[str, Sequence[Callable[[RankingContext], Rule]]] = {
     ATTRIBUTE_RANK: (AttributeRank,),
     WORD_POSITION: (WordPosition,),
     EXACTNESS: (ExactAttribute, ExactWords),
+    BM25: (Bm25.of,),
 }
 
 
-def chain(context: RankingContext, ranking_rules: Iterable[str], sort: Sequence[str], has_terms: bool,
+def chain(context: RankingContext, ranking_rules: Sequence[str], sort: Sequence[str], has_terms: bool,
           vector_sort: Rule | None = None) -> list[Rule]:
     """Return the rules of one search, in order.
 
     ranking_rules: the setting. sort: the expressions of the request, in the syntax of parse_rule(). has_terms: False for a
     placeholder search, which runs only rules that sort. vector_sort: replaces the first rule about words; the other rules
-    about words are omitted.
+    about words are omitted. With the strategy `bm25`, that rule replaces them.
     """
     rules: list[Rule] = []
     seen: set[str] = set()
     sorted_fields: set[str] = set()
+    if context.strategy is MatchingStrategy.BM25:
+        ranking_rules = with_bm25(ranking_rules)
 
     def add_sort(entry: str) -> None:
         name, _, direction = entry.rpartition(":")
@@ -60,7 +64,7 @@ def chain(context: RankingContext, ranking_rules: Iterable[str], sort: Sequence[
             # A dropped word outweighs every other difference in words, so `words` precedes the first rule about words.
             if WORDS not in seen:
                 seen.add(WORDS)
-                if context.strategy is not MatchingStrategy.ALL:
+                if context.strategy not in (MatchingStrategy.ALL, MatchingStrategy.BM25):
                     rules.append(Words(context))
             if seen.isdisjoint(RULE_NAMES[entry].ignored_after):
                 seen.add(entry)

@@ -20,6 +20,7 @@ from svcd.base.docids import DocIds, union_of
 from svcd.query.graph import END, START, Graph, MatchingStrategy, QueryNode, from_paths
 from svcd.query.reader import DocumentWords
 from svcd.query.terms import Postings, Subset, Terms, first_word
+from svcd.ranking.bm25 import Scorer
 from svcd.ranking.scores import Detail, Ranked
 
 # A set of documents of one batch; bit n is the n-th document.
@@ -103,6 +104,7 @@ class RankingContext:
         self.postings: Postings = terms.postings
         self.strategy = strategy
         self.forward_index = ForwardIndexLoader(terms.postings)
+        self.scorer: Scorer | None = None  # of BM25, if the search uses it
         self._graphs: dict[tuple[Path, ...], Graph] = {}
         self._conditions: dict[Hashable, Condition] = {}
         self._term_positions: dict[tuple[Subset, int | None], TermPositions] = {}

@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 from svcd.base.quantities import shown_number
 from svcd.geo.sphere import Point
-from svcd.schema.ranking_rules import ATTRIBUTE_RANK, PROXIMITY, TYPO, WORD_POSITION, WORDS
+from svcd.schema.ranking_rules import ATTRIBUTE_RANK, BM25, PROXIMITY, TYPO, WORD_POSITION, WORDS
 
 EXACT_ATTRIBUTE, EXACT_WORDS = "exactAttribute", "exactWords"
 
@@ -61,6 +61,20 @@ class VectorSorted(NamedTuple):
         return self.similarity or 0.0
 
 
+class Fused(NamedTuple):
+    """The score of the fusion of two lists: the part of each. has_vector: whether the list by vectors has the document."""
+
+    kind: str
+    words: float
+    vectors: float
+    has_vector: bool
+
+    @property
+    def score(self) -> float:
+        """Between 0 and 1."""
+        return self.words + self.vectors
+
+
 class Skipped(NamedTuple):
     """The cutoff passed before the rule ordered the documents."""
 
@@ -71,16 +85,16 @@ class Pinned(NamedTuple):
     position: int
 
 
-Detail = Pinned | Ranked | Sorted | GeoSorted | VectorSorted | Skipped
+Detail = Pinned | Fused | Ranked | Sorted | GeoSorted | VectorSorted | Skipped
 
 
 def score(details: Iterable[Detail]) -> float:
-    """Return the score of a document, from 0 to 1: its similarity, or all ranks merged in order; 1.0 without either."""
+    """Return the score of a document, from 0 to 1: its similarity, its fused score, or all ranks merged in order; else 1.0."""
     rank, most = 1, 1
     for detail in details:
         if isinstance(detail, Ranked):
             rank, most = max(rank - 1, 0) * detail.most + detail.rank & _WRAP, most * detail.most & _WRAP
-        elif isinstance(detail, VectorSorted):
+        elif isinstance(detail, (VectorSorted, Fused)):
             return detail.score
         elif isinstance(detail, Skipped):
             rank = max(rank - 1, 0)
@@ -107,6 +121,9 @@ def score_details(details: Sequence[Detail], are_separated: bool, is_hidden: Cal
             view[name] = {"order": order, "value": place, "distance": detail.metres}
         elif isinstance(detail, VectorSorted):
             view["vectorSort"] = {"order": order, "similarity": detail.similarity}
+        elif isinstance(detail, Fused):
+            view["fusion"] = {"order": order, "kind": detail.kind, "words": detail.words, "vectors": detail.vectors,
+                              "score": detail.score}
         elif isinstance(detail, Skipped):
             view["skipped"] = {"order": order}
         elif isinstance(detail, Pinned):
@@ -170,4 +187,5 @@ _RANKED: dict[str, Callable[[Ranked, int, bool], dict[str, Any]]] = {
     ATTRIBUTE_RANK: _attribute_rank,
     WORD_POSITION: _plain,
     EXACT_ATTRIBUTE: _exact_attribute,
+    BM25: _plain,
 }

@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 
 from svcd.schema import settings
 from svcd.schema.attributes import WILDCARD, Filterable, Searchable, is_everything, locales_test
+from svcd.schema.ranking_rules import BM25
+from svcd.schema.word_weights import Stemming, WordWeights
 from svcd.text.analyzer import WORD, Analyzer, shared_analyzer, whole_lemma
+from svcd.text.stop_words import stop_words
 
 # Bytes of the words of a synonym's key in UTF-8, plus one for each word; synonyms with longer keys have no effect.
 LONGEST_KEY = 500
@@ -56,6 +59,14 @@ class TypoTolerance(NamedTuple):
         return 1 if length < self.two_typos else 2
 
 
+class Bm25(NamedTuple):
+    """The parameters of BM25 (docs/ranking.md#bm25). weights: attribute -> weight of its words; 1 for all others."""
+
+    weights: Mapping[str, float]
+    k1: float
+    b: float
+
+
 class Faceting(NamedTuple):
     """The number and the order of shown facet values. orders: attribute, or `*` -> `alpha` or `count`."""
 
@@ -91,6 +102,7 @@ class IndexSettings:
     localized_attributes: Sequence[Mapping[str, Any]]
     has_facet_search: bool
     has_prefix_search: bool
+    default_matching_strategy: str
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> IndexSettings:
@@ -107,7 +119,8 @@ class IndexSettings:
             faceting=Faceting(full["faceting"]["maxValuesPerFacet"], full["faceting"]["sortFacetValuesBy"]),
             max_total_hits=full["pagination"]["maxTotalHits"], embedders=full["embedders"],
             search_cutoff_ms=full["searchCutoffMs"], localized_attributes=full["localizedAttributes"] or [],
-            has_facet_search=full["facetSearch"], has_prefix_search=full["prefixSearch"] != "disabled")
+            has_facet_search=full["facetSearch"], has_prefix_search=full["prefixSearch"] != "disabled",
+            default_matching_strategy=full["defaultMatchingStrategy"])
 
     @cached_property
     def is_everything_displayed(self) -> bool:
@@ -123,7 +136,8 @@ class IndexSettings:
     def analyzer(self) -> Analyzer:
         """The tokenizer of documents and queries; indexes with equal settings share it."""
         return shared_analyzer(*(tuple(self.resolved[name]) for name in (
-            "stopWords", "separatorTokens", "nonSeparatorTokens", "dictionary")))
+            "stopWords", "separatorTokens", "nonSeparatorTokens", "dictionary")),
+            self.resolved["cjk"] == "bigrams", self.resolved["foldWidth"])
 
     @cached_property
     def synonyms(self) -> Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]:
@@ -141,6 +155,36 @@ class IndexSettings:
     def locales_of(self) -> Callable[[str], Sequence[str] | None]:
         """attribute -> the possible languages of its texts, None if the settings name none."""
         return locales_test(self.localized_attributes)
+
+    @cached_property
+    def bm25(self) -> Bm25:
+        """The parameters of BM25."""
+        return Bm25(**(self.resolved["bm25"] or settings.BM25_DEFAULTS))
+
+    @cached_property
+    def stemming(self) -> Stemming:
+        """The languages of fields whose words are stemmed."""
+        rules = [entry for entry in self.resolved["stemming"] if not isinstance(entry, str)]
+        of_all = [entry for entry in self.resolved["stemming"] if isinstance(entry, str)]
+        # The first rule that matches decides, so the languages of all attributes come after all others.
+        return Stemming([*rules, {"attributePatterns": [WILDCARD], "locales": of_all}] if of_all else rules)
+
+    @cached_property
+    def word_weights(self) -> WordWeights:
+        """The index terms, frequencies and lengths of BM25."""
+        return WordWeights(self.bm25.weights, self.stemming)
+
+    @cached_property
+    def common_words(self) -> frozenset[str]:
+        """The stop words of the languages in `stemming`, which BM25 does not count; none if the setting `stopWords` replaces
+        them."""
+        return frozenset() if self.resolved["stopWords"] else stop_words(self.stemming.languages)
+
+    @property
+    def stores_word_weights(self) -> bool:
+        """Whether the index stores frequencies and lengths for BM25: a setting asks for it."""
+        return (self.default_matching_strategy == "bm25" or BM25 in self.ranking_rules
+                or self.resolved["bm25"] is not None)
 
     def _words(self, text: str) -> tuple[str, ...]:
         return tuple(token.lemma for token in self.analyzer.tokens(text) if token.kind == WORD and token.lemma)

@@ -12,6 +12,8 @@ from svcd.base.errors import ApiError
 WORDS, TYPO, PROXIMITY, ATTRIBUTE, SORT, EXACTNESS = "words", "typo", "proximity", "attribute", "sort", "exactness"
 # `attribute` means both of these rules; a setting has either it or them.
 ATTRIBUTE_RANK, WORD_POSITION = "attributeRank", "wordPosition"
+# An extension of the interface: its messages do not name it.
+BM25 = "bm25"
 
 
 class RuleName(NamedTuple):
@@ -30,8 +32,15 @@ RULE_NAMES = {
     WORD_POSITION: RuleName((ATTRIBUTE, WORD_POSITION), None),
     SORT: RuleName((SORT,), "sort"),
     EXACTNESS: RuleName((EXACTNESS,), "exactness"),
+    BM25: RuleName((BM25,), None),
 }
 DEFAULT_RANKING_RULES = [WORDS, TYPO, PROXIMITY, ATTRIBUTE_RANK, SORT, WORD_POSITION, EXACTNESS]
+
+
+def with_bm25(ranking_rules: Sequence[str]) -> list[str]:
+    """Return the setting with `bm25` in place of its first rule about words and without the others."""
+    first = next((rule for rule in ranking_rules if rule in RULE_NAMES and rule != SORT), None)
+    return [BM25 if rule == first else rule for rule in ranking_rules if rule in (first, SORT) or rule not in RULE_NAMES]
 
 
 def is_attribute_split(ranking_rules: Iterable[str]) -> bool:

@@ -17,10 +17,11 @@ from svcd.schema import embedder_settings
 from svcd.schema.attributes import WILDCARD
 from svcd.schema.embedder_settings import fault_of_syntax, sorted_members
 from svcd.schema.ranking_rules import DEFAULT_RANKING_RULES, check_ranking_rules, custom_attributes, parse_ranking_rule
+from svcd.text import stemming as stemmers
 from svcd.text.analyzer import decompose, whole_lemma
 from svcd.validation import (Check, Field, array_of, boolean, bounded, map_of, non_zero, nullable, number, object_of, object_or,
                              one_of, parsed, positive_integer, string)
-from svcd.validation.names import locale, long_form
+from svcd.validation.names import LOCALES, locale, long_form
 
 Stored = Mapping[str, Any]
 Change = Mapping[str, Any]  # {name: value, or None to reset}
@@ -91,12 +92,53 @@ faceting = _patch_of({
     "sortFacetValuesBy": parsed(map_of(one_of("alpha", "count")), sorted_members),
 })
 pagination = _patch_of({"maxTotalHits": non_zero})
+def _in_range(name: str, low: float, high: float) -> Check:
+    """Return a check of numbers from low to high. name: of the member, for the message."""
+
+    def parse(value: float) -> float:
+        if low <= value <= high:
+            return value
+        raise ValueError(f"the value of `{name}` is invalid, expected a number from `{low:g}` to `{high:g}`.")
+
+    return parsed(number, parse)
+
+
+def _stemmed_language(text: str) -> str:
+    """Return the long form of a language with stems. Raises ValueError(reason)."""
+    language = long_form(text) if text in LOCALES else text
+    if language not in stemmers.ALGORITHMS:
+        raise ValueError(f"`{text}` is not a language with stems. Supported languages are: "
+                         f"{', '.join(f'`{known}`' for known in stemmers.ALGORITHMS)}.")
+    return language
+
+
+_stemmed_languages = array_of(parsed(string, _stemmed_language))
+stemming = array_of(object_or(
+    object_of({"attributePatterns": _attribute_patterns, "locales": Field(_stemmed_languages, required=True)}),
+    parsed(string, _stemmed_language),
+))
+# A weight above 100 would make the frequencies of other attributes meaningless.
+bm25 = _patch_of({
+    "weights": map_of(nullable(_in_range("weights", 0, 100))),
+    "k1": _in_range("k1", 0, 10),
+    "b": _ratio("b"),
+})
+MATCHING_STRATEGIES = ("last", "all", "frequency")
+OWN_STRATEGIES = ("bm25",)  # extensions of the interface, which its messages do not name
+matching_strategy = one_of(*MATCHING_STRATEGIES, unlisted=OWN_STRATEGIES)
+# Members of `hybrid`: extensions of the interface (docs/search.md#fusion).
+FUSION_FIELDS = {
+    "fusion": Field(one_of("rrf", "score"), "invalid_search_hybrid_fusion", is_listed=False,
+                    about="How the lists by words and by vectors are joined: by reciprocal ranks, or by scores."),
+    "k": Field(bounded(10_000, 1), "invalid_search_hybrid_fusion", is_listed=False, about="Rank constant of `rrf`; 60."),
+}
 SEARCH_PARAMETERS = {
-    "hybrid": object_of({"semanticRatio": Field(_ratio("semanticRatio"), default=0.5), "embedder": Field(string, required=True)}),
+    "hybrid": object_of({"semanticRatio": Field(_ratio("semanticRatio"), default=0.5), "embedder": Field(string, required=True),
+                         **FUSION_FIELDS}),
     "limit": positive_integer,
     "sort": strings,
     "distinct": string,
-    "matchingStrategy": one_of("last", "all", "frequency"),
+    "matchingStrategy": matching_strategy,
     "attributesToSearchOn": strings,
     "rankingScoreThreshold": _ratio("rankingScoreThreshold"),
 }
@@ -196,6 +238,8 @@ class Setting:
     redo: the parts that a change makes stale, if it changes `stale_by` of the resolved value.
     feature: (experimental feature, action for the message) that a value needs; if it is off, responses with all settings omit
     the setting. hide: masks secrets in a value. reset_as: the value that details of tasks show for a reset.
+    is_extension: clients of the interface do not know it, so responses with all settings omit its default, details of a reset of
+    all settings omit it, and messages about other settings omit its name.
     """
 
     name: str
@@ -212,6 +256,7 @@ class Setting:
     hide: Callable[[Any], Any] = _same
     reset_as: Any = None
     about: str = ""
+    is_extension: bool = False
 
     @property
     def route(self) -> str:
@@ -236,6 +281,7 @@ _TYPO_TOLERANCE = {"enabled": True, "minWordSizeForTypos": {"oneTypo": 5, "twoTy
                    "disableOnAttributes": [], "disableOnNumbers": False}
 _FACETING = {"maxValuesPerFacet": 100, "sortFacetValuesBy": {WILDCARD: "alpha"}}
 _PAGINATION = {"maxTotalHits": 1000}
+BM25_DEFAULTS = {"weights": {}, "k1": 1.6, "b": 0.75}
 _CHAT = {"description": "", "documentTemplate": embedder_settings.DEFAULT_TEMPLATE,
          "documentTemplateMaxBytes": embedder_settings.DEFAULT_TEMPLATE_BYTES, "searchParameters": {}}
 
@@ -294,13 +340,27 @@ SETTINGS: tuple[Setting, ...] = (
             merge=_merge_chat, fill=_filled(_CHAT),
             feature=("chatCompletions", "setting `chat` in the index settings"),
             about="Description and search parameters of this index for language models."),
+    Setting("defaultMatchingStrategy", PUT, matching_strategy, "last", "invalid_settings_default_matching_strategy",
+            is_extension=True, about="Matching strategy of searches that name none."),
+    Setting("bm25", PATCH, bm25, None, "invalid_settings_bm25", merge=_merge_members(2), fill=_filled(BM25_DEFAULTS),
+            is_extension=True, about="Weights of attributes, `k1` and `b` of BM25; null for the defaults."),
+    Setting("stemming", PUT, stemming, [], "invalid_settings_stemming", is_extension=True,
+            about="Languages whose inflected words find each other, or rules for attribute patterns."),
+    Setting("cjk", PUT, one_of("words", "bigrams"), "words", "invalid_settings_cjk", redo=(Redo.WORDS,), is_extension=True,
+            about="How text without spaces is found: by words of lists, or by pairs of characters."),
+    Setting("infixSearch", PUT, strings, [], "invalid_settings_infix_search", is_extension=True,
+            merge=lambda _, given: list(dict.fromkeys(given)),
+            about="Attributes whose words are found by any part of three characters or more."),
+    Setting("foldWidth", PUT, boolean, False, "invalid_settings_fold_width", redo=(Redo.WORDS,), is_extension=True,
+            about="Whether full-width and half-width forms are one."),
 )
 
 BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
 # The members of a request body that changes several settings.
 FIELDS: Mapping[str, Field] = {
-    setting.name: Field(nullable(setting.check), setting.code, about=setting.about) for setting in SETTINGS}
+    setting.name: Field(nullable(setting.check), setting.code, about=setting.about, is_listed=not setting.is_extension)
+    for setting in SETTINGS}
 
 RESET_ALL: Change = dict.fromkeys(BY_NAME)
 
@@ -349,11 +409,15 @@ def redo_of(old: Stored, new: Stored) -> set[Redo]:
 
 
 def as_shown(stored: Stored, features: Mapping[str, bool | None]) -> dict[str, Any]:
-    """Return all settings as a response shows them: secrets masked, without settings whose feature is off."""
+    """Return all settings as a response shows them: secrets masked, without settings whose feature is off, and extensions only
+    where they differ from their defaults."""
     return {setting.name: setting.shown(stored) for setting in SETTINGS
-            if setting.feature is None or features.get(setting.feature[0])}
+            if (setting.feature is None or features.get(setting.feature[0]))
+            and not (setting.is_extension and setting.resolved(stored) == setting.default)}
 
 
 def changed_as_shown(change: Change) -> dict[str, Any]:
     """Return a change as the details of its task show it, secrets masked."""
-    return {name: BY_NAME[name].changed_as_shown(change[name]) for name in BY_NAME if name in change}
+    is_reset = change.keys() >= BY_NAME.keys()
+    return {name: setting.changed_as_shown(change[name]) for name, setting in BY_NAME.items()
+            if name in change and not (is_reset and setting.is_extension and change[name] is None)}

@@ -23,6 +23,7 @@ from svcd.ranking.scores import VectorSorted
 from svcd.ranking.sort import SortError, parse_rule
 from svcd.schema.field_values import normal_form
 from svcd.schema.index_settings import Faceting
+from svcd.schema.ranking_rules import BM25, with_bm25
 from svcd.search.compatibility import Compatibility, Incompatible, QueryOrder
 from svcd.search.hits import LongPage, LongStrings, RepeatedValues, page_of_texts
 from svcd.search.keyword import DistinctFilter, Found, by_position, placed, split_pins, values_at
@@ -139,8 +140,11 @@ def _run_queries(reader: Reader, queries: Sequence[NumberedQuery], federation: F
             wanted = Search(reader, query, embed)
             try:
                 sort = None if query.sort is None else list(map(parse_rule, query.sort))
-                compatibility.add(QueryOrder(numbered.position, indexed.index_uid, reader.settings.ranking_rules, sort,
-                                             query.matching_strategy == "all", bool(query.q), wanted.kind is Kind.SEMANTIC))
+                strategy = query.matching_strategy or reader.settings.default_matching_strategy
+                rules = reader.settings.ranking_rules
+                rules = with_bm25(rules) if strategy == BM25 else rules
+                compatibility.add(QueryOrder(numbered.position, indexed.index_uid, rules, sort,
+                                             strategy in ("all", BM25), bool(query.q), wanted.kind is Kind.SEMANTIC))
             except SortError as error:
                 raise ApiError("invalid_search_sort", str(error)) from None
             except Incompatible as error:

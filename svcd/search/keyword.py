@@ -14,17 +14,21 @@ from svcd.base import tracing
 from svcd.base.docids import DocIds, union_of
 from svcd.base.errors import ApiError
 from svcd.filters.evaluation import filter_docids
-from svcd.query.graph import BuiltQuery, Graph, MatchingStrategy, ParsedQuery, build_graph, parse_text, universe
+from svcd.query.counted_words import MOST_PARTS as MOST_COUNTED_PARTS, counted_words, located_parts
+from svcd.query.graph import MOST_PARTS, BuiltQuery, Graph, MatchingStrategy, ParsedQuery, build_graph, parse_text, universe
 from svcd.query.reader import Reader
 from svcd.query.terms import Postings, Term, Terms
+from svcd.ranking.bm25 import Scorer
 from svcd.ranking.bucket_sort import Hit, Ranking, RankingLimits, chain, rank
 from svcd.ranking.distinct import Distinct
 from svcd.ranking.rule import RankingContext
 from svcd.ranking.scores import Pinned
 from svcd.ranking.sort import SortError, check_sortable, parse_rule
+from svcd.ranking.word_postings import scorer_of
 from svcd.schema import attributes
 from svcd.schema.attributes import attribute_list, is_beneath
 from svcd.schema.field_values import normal_form
+from svcd.schema.ranking_rules import BM25
 from svcd.search.matches import LocatedTerm, MatchFinder
 from svcd.search.request import SearchQuery
 
@@ -35,7 +39,8 @@ class Found(NamedTuple):
     """The ranked documents of a query.
 
     terms: its terms with their derivations. located: (term, first position, last position) of each term in the query.
-    is_semantic: the search used vectors, or might have. vector: of the query, None if none was needed.
+    is_semantic: the search used vectors, or might have. vector: of the query, None if none was needed. scorer: of BM25, if the
+    search used it.
     """
 
     ranking: Ranking
@@ -43,6 +48,7 @@ class Found(NamedTuple):
     located: Sequence[tuple[Term, int, int]]
     is_semantic: bool = False
     vector: array[float] | None = None
+    scorer: Scorer | None = None
 
     def matching_words(self) -> MatchFinder:
         """Return the words that highlighting marks: those derived during ranking (docs/search.md#matched-words)."""
@@ -50,6 +56,10 @@ class Found(NamedTuple):
         for term, start, end in self.located:
             words = [] if term.exact is None else [term.exact]
             words += [*term.prefix_words, *term.typos.one, *term.typos.two]
+            if self.scorer is not None and term.phrase is None:  # BM25 finds words by their stem, and does not list them
+                stems = self.terms.stem_words(term.word)
+                self.terms.number_words(stems)
+                words += stems
             phrases = [phrase for phrase in (term.phrase, *term.synonyms, term.split) if phrase is not None]
             words = sorted(dict.fromkeys(words), key=self.terms.numbers.__getitem__)
             located.append(LocatedTerm((start, end), term.is_prefix, len(term.word), words, phrases))
@@ -72,7 +82,9 @@ class Scope(NamedTuple):
         locales = None
         if self.query.locales or settings.localized_attributes:
             locales = locales_of(self.reader, self.query, self.restricted)
-        return parse_text(self.query.q or "", settings.analyzer, locales, settings.has_prefix_search)
+        is_bm25 = self.context.strategy is MatchingStrategy.BM25
+        return parse_text(self.query.q or "", settings.analyzer, locales, settings.has_prefix_search,
+                          MOST_COUNTED_PARTS if is_bm25 else MOST_PARTS)
 
     def pins(self, parsed: ParsedQuery) -> Sequence[tuple[int, Hit]]:
         """Return the hits that search rules pin, with their positions, in the order of the rules."""
@@ -108,13 +120,16 @@ def scope_of(reader: Reader, query: SearchQuery) -> Scope:
             check_sortable(map(parse_rule, query.sort), settings.sortable_attributes, settings.displayed_attributes)
         except SortError as error:
             raise ApiError("invalid_search_sort", str(error)) from None
-    context = RankingContext(terms_of(reader, restricted), MatchingStrategy(query.matching_strategy))
+    context = RankingContext(terms_of(reader, restricted), MatchingStrategy(
+        query.matching_strategy or settings.default_matching_strategy))
     return Scope(reader, query, docids, None if field is None else Distinct(reader, field), restricted, context)
 
 
 def terms_of(reader: Reader, restricted: Sequence[str] | None) -> Terms:
     """Return an empty collection of the terms of one query. restricted: the fields that it searches, None for all."""
-    return Terms(Postings(reader, restricted), reader.settings.typo_tolerance, reader.settings.synonyms)
+    settings = reader.settings
+    return Terms(Postings(reader, restricted), settings.typo_tolerance, settings.synonyms, settings.stemming,
+                 settings.resolved["infixSearch"])
 
 
 def filtered_docids(reader: Reader, query: SearchQuery) -> DocIds:
@@ -149,14 +164,24 @@ def rank_by_words(scope: Scope, parsed: ParsedQuery, limits: RankingLimits, expi
     docids = without_pins(scope.docids, pins) if pins else scope.docids
     if parsed.negative_words or parsed.negative_phrases:
         docids -= scope.excluded(parsed)
-    built = build_graph(context.terms, parsed) if parsed.parts else BuiltQuery(empty_graph(), [])
-    if parsed.parts:
+    built, is_bm25 = BuiltQuery(empty_graph(), []), context.strategy is MatchingStrategy.BM25
+    if parsed.parts and (is_bm25 or BM25 in settings.ranking_rules):
+        words = counted_words(context.terms, parsed, settings.common_words)
+        context.scorer = scorer_of(scope.reader, context.postings, words, scope.docids, limits.hits)
+    if context.scorer is not None and is_bm25:
+        built = BuiltQuery(empty_graph(), located_parts(context.terms, parsed, words))
+        docids &= context.scorer.docids
+        for part in parsed.parts:
+            if part.is_phrase:
+                docids &= context.postings.phrase(part.words)
+    elif parsed.parts:
+        built = build_graph(context.terms, parsed)
         docids = universe(built.graph, context.terms, context.strategy, docids)
     rules = chain(context, settings.ranking_rules, scope.query.sort or (), bool(parsed.parts))
     tracing.begin("keyword ranking" if parsed.parts else "placeholder ranking")
     ranking = rank(rules, built.graph, docids, limits, expired, scope.distinct)
     tracing.end()
-    return Found(with_pins(ranking, pins, limits.hits) if pins else ranking, context.terms, built.located)
+    return Found(with_pins(ranking, pins, limits.hits) if pins else ranking, context.terms, built.located, scorer=context.scorer)
 
 
 def empty_graph() -> Graph:

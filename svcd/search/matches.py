@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from svcd.search.request import FormattingBudget
-from svcd.text.analyzer import WORD, Token
+from svcd.text.analyzer import PAIR, WORD, Token
 
 Phrase = Sequence["str | None"]
 
@@ -93,12 +93,17 @@ class MatchFinder:
             last = number + len(phrase) - 1
             # A phrase with a position gap (None) equals no lemma.
             if last < len(places) and all(tokens[places[number + step]].lemma == word for step, word in enumerate(phrase)):
+                last += tokens[places[last]].pair is PAIR  # its lemma includes the next character
                 length = tokens[places[last]].end - token.start
                 return Match(place, places[last], number, last, token.start, length, term.positions)
         candidate = self._candidates[token.lemma]
         if candidate is None:
             return None
         length = token.end - token.start
+        if token.pair is PAIR and not candidate.term.is_prefix:
+            following = tokens[places[number + 1]]
+            return Match(place, places[number + 1], number, number + 1, token.start, following.end - token.start,
+                         candidate.term.positions)
         if candidate.term.is_prefix:  # mark only the characters that became the typed ones
             length = token.characters_of(len(candidate.word[: candidate.term.length].encode()))
         return Match(place, place, number, number, token.start, length, candidate.term.positions)

@@ -50,10 +50,15 @@ def no_embedding(_wanted: QueryInput) -> array[float]:
 
 
 class Hybrid(NamedTuple):
-    """The weight of vectors in a hybrid search, from 0 (words alone) to 1 (vectors alone), and the embedder to search by."""
+    """The weight of vectors in a hybrid search, from 0 (words alone) to 1 (vectors alone), and the embedder to search by.
+
+    fusion: a name of svcd.search.fusion, None to compare the hits of both lists by their weighted scores. k: for `rrf`.
+    """
 
     embedder: str
     ratio: float = 0.5
+    fusion: str | None = None
+    k: int = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ class SearchQuery:
     show_ranking_score: bool = False
     show_ranking_score_details: bool = False
     ranking_score_threshold: float | None = None
-    matching_strategy: str = "last"
+    matching_strategy: str | None = None  # None: the setting `defaultMatchingStrategy`
     sort: Sequence[str] | None = None  # `field:asc`, `field:desc`
     distinct: str | None = None
     locales: Sequence[str] | None = None

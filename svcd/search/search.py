@@ -22,11 +22,11 @@ from svcd.facets.value_search import FacetHit, FacetQuery, check_enabled, search
 from svcd.query.reader import Reader
 from svcd.ranking import scores
 from svcd.ranking.bucket_sort import Hit, Ranking, RankingLimits
-from svcd.ranking.scores import VectorSorted
+from svcd.ranking.scores import Fused, VectorSorted
 from svcd.ranking.sort import sorted_from, with_distance
 from svcd.schema.attributes import WILDCARD
 from svcd.schema.embedder_settings import distribution_of
-from svcd.schema.ranking_rules import is_attribute_split
+from svcd.schema.ranking_rules import BM25, is_attribute_split
 from svcd.search.formatting import Formatter
 from svcd.search.hits import LONG_BYTES, LongPage, LongStrings, RepeatedValues, page_of_texts
 from svcd.search.keyword import DistinctFilter, Found, by_position, filtered_docids, keyword_search, placed, split_pins, terms_of
@@ -152,7 +152,8 @@ def search(readers: Mapping[str, Reader], queries: Sequence[IndexedQuery], feder
 
 def count_semantic(hits: Iterable[Hit]) -> int:
     """Count the hits that were found by their vectors."""
-    return sum(any(isinstance(detail, VectorSorted) for detail in hit.details) for hit in hits)
+    return sum(any(isinstance(detail, VectorSorted) or isinstance(detail, Fused) and detail.has_vector for detail in hit.details)
+               for hit in hits)
 
 
 def cutoff_ms(reader: Reader) -> int:
@@ -245,7 +246,7 @@ def render_hits(reader: Reader, query: SearchQuery, found: Found, hits: Sequence
     if query.sort and (origin := sorted_from(query.sort)):
         texts = [with_distance(text, origin) for text in texts]
     if query.show_ranking_score or query.show_ranking_score_details:
-        members.append(_scores(reader, query, hits))
+        members.append(_scores(reader, query, found, hits))
     if not members:
         return texts
     return ["{" + ",".join(filter(None, (text[1:-1], *extra))) + "}" for text, *extra in zip(texts, *members)]
@@ -271,12 +272,14 @@ def _formatted(reader: Reader, query: SearchQuery, found: Found, texts: Sequence
     return documents, members
 
 
-def _scores(reader: Reader, query: SearchQuery, hits: Sequence[Hit]) -> list[str]:
+def _scores(reader: Reader, query: SearchQuery, found: Found, hits: Sequence[Hit]) -> list[str]:
     """Return the score members of each hit, as text, computed once for hits with equal details."""
     settings = reader.settings
     known: dict[tuple[scores.Detail, ...], str] = {}
+    texts = []
     for hit in hits:
         if hit.details in known:
+            texts.append(known[hit.details])
             continue
         members: dict[str, Any] = {}
         if query.show_ranking_score:
@@ -285,8 +288,14 @@ def _scores(reader: Reader, query: SearchQuery, hits: Sequence[Hit]) -> list[str
             members["_rankingScoreDetails"] = scores.score_details(
                 hit.details, is_attribute_split(settings.ranking_rules),
                 lambda field: not settings.is_everything_displayed and field not in settings.displayed_attributes)
+            if found.scorer is not None and BM25 in members["_rankingScoreDetails"]:
+                # These parts may differ between documents with equal scores.
+                members["_rankingScoreDetails"][BM25]["words"] = found.scorer.parts(hit.docid)
+                texts.append(dumps(members)[1:-1])
+                continue
         known[hit.details] = dumps(members)[1:-1]
-    return [known[hit.details] for hit in hits]
+        texts.append(known[hit.details])
+    return texts
 
 
 # Reranking (docs/personalization.md)

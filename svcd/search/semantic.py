@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cmp_to_key
 from typing import Any, NamedTuple
 
 from svcd.base import tracing
 from svcd.base.docids import EMPTY, DocIds
 from svcd.base.errors import ApiError
+from svcd.query.graph import ParsedQuery
 from svcd.query.reader import Reader
 from svcd.ranking import scores
 from svcd.ranking.bucket_sort import Hit, Ranking, RankingLimits, chain, rank
@@ -20,6 +22,7 @@ from svcd.ranking.distinct import Distinct
 from svcd.ranking.scores import GeoSorted, Sorted
 from svcd.ranking.sort import Target, VectorSort
 from svcd.schema.embedder_settings import distribution_of
+from svcd.search.fusion import DEPTH, fused
 from svcd.search.keyword import (Found, Scope, by_position, empty_graph, rank_by_words, scope_of, split_pins, with_pins,
                                  without_pins)
 from svcd.search.merge_order import Compared, by_distance, by_score, by_value, compared_values
@@ -33,6 +36,7 @@ class QueryTarget:
     def __init__(self, reader: Reader, query: SearchQuery, hybrid: Hybrid, embed: Embed) -> None:
         """Raises invalid_search_embedder, and invalid_vector_dimensions for a given vector."""
         self.ratio = hybrid.ratio
+        self.fusion, self.k = hybrid.fusion, hybrid.k
         self._name = hybrid.embedder
         self._settings = embedder_settings(reader, hybrid.embedder, "invalid_search_embedder")
         self._query = query
@@ -108,6 +112,8 @@ def hybrid_search(reader: Reader, query: SearchQuery, query_target: QueryTarget,
     tracing.begin("tokenize query")
     parsed = scope.parse()
     pins = () if query.rules is None else scope.pins(parsed)
+    if query_target.fusion is not None:
+        return _fused_search(scope, parsed, query_target, query_target.fusion, limits, expired, pins)
     by_words = rank_by_words(scope, parsed, limits, expired, pins)._replace(is_semantic=True)
     of_vectors = single(query_target.ratio)
     of_words = single(1.0 - of_vectors)
@@ -135,6 +141,31 @@ def hybrid_search(reader: Reader, query: SearchQuery, query_target: QueryTarget,
     if pins:  # the pins of both lists are united, and placed by position
         ranking = with_pins(ranking, by_position(dict.fromkeys([*word_pins, *vector_pins])), limits.hits)
     return by_words._replace(ranking=ranking, vector=target.vector)
+
+
+def _fused_search(
+    scope: Scope, parsed: ParsedQuery, query_target: QueryTarget, kind: str, limits: RankingLimits, expired: Callable[[], bool],
+    pins: Sequence[tuple[int, Hit]]
+) -> Found:
+    """Rank documents by the fusion of both lists; if embedding fails, the list by words is the result."""
+    try:
+        target = query_target.get(is_needed=False)
+    except ApiError:
+        return rank_by_words(scope, parsed, limits, expired, pins)._replace(is_semantic=True)
+    # The threshold is one for fused scores.
+    deep = replace(limits, hits=max(limits.hits, DEPTH), threshold=None, to_the_end=False)
+    pinned = {hit.docid for _, hit in pins}
+    by_words = rank_by_words(scope, parsed, deep, expired)
+    by_vectors = rank_by_vectors(scope, scope.docids - scope.excluded(parsed), target, deep, expired)
+    word_hits, vector_hits = ([hit for hit in each.ranking.hits if hit.docid not in pinned] for each in (by_words, by_vectors))
+    hits = fused(kind, query_target.k, word_hits, vector_hits, query_target.ratio, target.shift is None)
+    counted = by_words.ranking.counted | by_vectors.ranking.counted
+    if limits.threshold is not None:
+        hits = [hit for hit in hits if scores.score(hit.details) >= (limits.threshold or 0.0)]
+        counted = DocIds([hit.docid for hit in hits])
+    ranking = _first(hits, counted - DocIds(list(pinned)), limits.hits, scope.distinct)
+    return by_words._replace(ranking=with_pins(ranking, pins, limits.hits) if pins else ranking, is_semantic=True,
+                             vector=target.vector)
 
 
 class _Weighted(NamedTuple):

@@ -396,6 +396,7 @@ def _settings(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: Memory
         analysis = Analysis(IndexSettings.of(after))
         for part in _all_documents(writer, progress):
             writer.write_words([(docid, analysis.positions(document)) for docid, document in part])
+    writer.match_word_counts()
     if Redo.VECTORS in redo and (IndexSettings.of(after).embedders or writer.vectors.embedders):
         try:
             EmbedderChanges(writer, tasks[0].index_uid, before, after).apply(progress)

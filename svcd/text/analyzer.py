@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
 
+from svcd.text.character_pairs import UNSPACED, folded_width, pairs
 from svcd.text.scripts import (ARABIC, ARMENIAN, CJ, CYRILLIC, GEORGIAN, GREEK, HEBREW, LATIN, THAI, default_separators,
-                               detect_language, groups, hard_separators, ideograph_variants, nonspacing_marks)
+                               detect_language, groups, hard_separators, ideograph_variants, nonspacing_marks, script_of_whole)
 from svcd.text.segmenters import LANGUAGE_DEPENDENT, SEGMENTED, segmenter_of
 
+# Tokens of text without spaces: a pair of characters, or the last character of a run.
+PAIR, LAST = "pair", "last"
 # The kinds of tokens.
 WORD, STOP_WORD, SOFT, HARD = "word", "stop word", "soft separator", "hard separator"
 
@@ -32,7 +35,10 @@ _ASTRAL = "\U00010000-\U0010ffff"  # range of characters beyond the 16-bit plane
 
 @dataclass(slots=True, eq=False, repr=False)
 class Token:
-    """A piece of a text. kind: WORD, STOP_WORD, SOFT or HARD. start, end: in characters. lemma: may be empty."""
+    """A piece of a text. kind: WORD, STOP_WORD, SOFT or HARD. start, end: in characters. lemma: may be empty.
+
+    pair: for a character of text without spaces (svcd.text.character_pairs), PAIR if the lemma includes the next one, else LAST.
+    """
 
     kind: str
     lemma: str
@@ -41,6 +47,7 @@ class Token:
     text: str
     script: str
     language: str | None
+    pair: str | None = None
 
     def characters_of(self, lemma_bytes: int) -> int:
         """Return the number of characters of the text that became the first `lemma_bytes` UTF-8 bytes of the lemma."""
@@ -88,7 +95,11 @@ class Analyzer:
     """The tokenizer for the settings of an index. Threads may share it."""
 
     def __init__(self, stop_words: Iterable[str] = (), separator_tokens: Iterable[str] = (),
-                 non_separator_tokens: Iterable[str] = (), dictionary: Iterable[str] = ()) -> None:
+                 non_separator_tokens: Iterable[str] = (), dictionary: Iterable[str] = (), has_pairs: bool = False,
+                 folds_width: bool = False) -> None:
+        """has_pairs: text without spaces becomes pairs of characters; folds_width: full-width and half-width forms are one."""
+        self.has_pairs = has_pairs
+        self.folds_width = folds_width
         self.separators = Separators(separator_tokens, non_separator_tokens, dictionary)
         self.stop_words = frozenset(map(decompose, stop_words))
         self._lemmas: dict[tuple[str, str | None, bool], _Lemmas] = {}
@@ -112,6 +123,12 @@ class Analyzer:
 
     def _tokens(self, text: str, language_of: Callable[[str, str], str | None], stop_words: bool,
                 most: int | None = None) -> list[Token]:
+        if self.has_pairs or self.folds_width:
+            return self._paired_tokens(text, language_of, stop_words, most)
+        return self._grouped_tokens(text, language_of, stop_words, most)
+
+    def _grouped_tokens(self, text: str, language_of: Callable[[str, str], str | None], stop_words: bool,
+                        most: int | None) -> list[Token]:
         tokens: list[Token] = []
         for start, end, script in groups(text):
             group = text[start:end]
@@ -130,6 +147,33 @@ class Analyzer:
                     return tokens
                 start = end
         return tokens
+
+    def _paired_tokens(self, text: str, language_of: Callable[[str, str], str | None], stop_words: bool,
+                       most: int | None) -> list[Token]:
+        """Return the tokens of a text whose width is folded, or whose runs without spaces become pairs of characters."""
+        cut, tokens, start = folded_width(text) if self.folds_width else text, list[Token](), 0
+        for place, part in enumerate(UNSPACED.split(cut) if self.has_pairs else (cut,)):
+            found: Iterable[Token] = self._pairs(part) if place % 2 else self._grouped_tokens(
+                part, language_of, stop_words, most)
+            for token in found:
+                length = token.end - token.start
+                token.start, token.end, token.text = start, start + length, text[start:start + length]
+                tokens.append(token)
+                if len(tokens) == most:
+                    return tokens
+                start += length
+        return tokens
+
+    def _pairs(self, run: str) -> Iterator[Token]:
+        """Yield the tokens of a run without spaces: pairs of characters between its separators and dictionary words."""
+        script = script_of_whole(run)
+        lemmas = self.lemmas(script)
+        for place, piece in enumerate(self.separators.split(run)):
+            if place % 2:
+                yield Token(*lemmas[piece], 0, len(piece), piece, script, None)
+                continue
+            for pair in pairs(piece, _character_lemma):
+                yield Token(WORD, pair.lemma, 0, len(pair.text), pair.text, script, None, PAIR if pair.has_next else LAST)
 
     def lemmas(self, script: str, language: str | None = None, *, stop_words: bool = True) -> Mapping[str, tuple[str, str]]:
         """Return a mapping from the text of a token to (kind, lemma), for one script and language."""
@@ -158,9 +202,10 @@ def whole_lemma(text: str) -> str:
 # The cache holds more analyzers than there are distinct settings in use; building an analyzer takes a few milliseconds.
 @lru_cache(maxsize=64)
 def shared_analyzer(stop_words: tuple[str, ...] = (), separators: tuple[str, ...] = (),
-                    non_separators: tuple[str, ...] = (), dictionary: tuple[str, ...] = ()) -> Analyzer:
+                    non_separators: tuple[str, ...] = (), dictionary: tuple[str, ...] = (), has_pairs: bool = False,
+                    folds_width: bool = False) -> Analyzer:
     """Return the tokenizer for these settings; equal settings share one object."""
-    return Analyzer(stop_words, separators, non_separators, dictionary)
+    return Analyzer(stop_words, separators, non_separators, dictionary, has_pairs, folds_width)
 
 
 # Separators and dictionary words (docs/text-analysis.md#separators-and-dictionary)
@@ -272,6 +317,15 @@ def lemma_of(text: str, script: str, language: str | None) -> str:
         plain = _CONTROL.sub("", text)
         return plain.lower() if script in _BICAMERAL else plain
     return "".join(parts_of(text, script, language))
+
+
+@lru_cache(maxsize=8192)
+def _character_lemma(character: str) -> str:
+    """Return the lemma of a character of text without spaces.
+
+    Without a language, variants of Chinese characters are one, also in Japanese text: a short query does not tell its language.
+    """
+    return lemma_of(character, script_of_whole(character), None)
 
 
 def parts_of(text: str, script: str, language: str | None) -> Parts:

@@ -193,7 +193,8 @@ def detect_language(text: str, script: str, locales: Sequence[str] | None) -> st
 
 # Tables of characters
 
-def _read_table(name: str) -> dict[str, Any]:
+def read_table(name: str) -> dict[str, Any]:
+    """Return a table of this package."""
     content = pkgutil.get_data(__package__, f"data/{name}.json")
     assert content is not None, name  # the data is part of the package
     table: dict[str, Any] = json.loads(content)
@@ -203,35 +204,35 @@ def _read_table(name: str) -> dict[str, Any]:
 @cache
 def default_separators() -> frozenset[str]:
     """Return the default separators: 1,052 strings."""
-    separators = _read_table("separators")
+    separators = read_table("separators")
     return frozenset(separators["single"]) | frozenset(separators["longer"])
 
 
 @cache
 def hard_separators() -> frozenset[str]:
     """Return the hard separators."""
-    hard = _read_table("separators")["hard"]
+    hard = read_table("separators")["hard"]
     return frozenset(hard["single"]) | frozenset(hard["longer"])
 
 
 @cache
 def nonspacing_marks() -> frozenset[str]:
     """Return the characters that normalization removes as marks; not the whole category Mn."""
-    ranges = _ranges(_read_table("nonspacing-marks")["ranges"])
+    ranges = _ranges(read_table("nonspacing-marks")["ranges"])
     return frozenset(chr(code) for first, last in ranges for code in range(first, last + 1))
 
 
 @cache
 def alphabetic_marks() -> str:
     """Return the alphabetic characters that are not letters (such as vowel signs), as ranges for a character set of a pattern."""
-    ranges = _ranges(_read_table("alphabetic-marks")["ranges"])
+    ranges = _ranges(read_table("alphabetic-marks")["ranges"])
     return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
 
 
 @cache
 def ideograph_variants() -> dict[int, int]:
     """Return Han character -> indexed variant, for str.translate(): 4,000 pairs."""
-    variants = _read_table("kvariants")
+    variants = read_table("kvariants")
     return str.maketrans(variants["from"], variants["to"])
 
 
@@ -239,4 +240,4 @@ def ideograph_variants() -> dict[int, int]:
 def arabic_trigrams() -> dict[str, dict[str, int]]:
     """Return language -> trigram -> rank, for languages in Arabic script."""
     return {language: {letters[start : start + 3]: start // 3 for start in range(0, len(letters), 3)}
-            for language, letters in _read_table("arabic-trigrams").items()}
+            for language, letters in read_table("arabic-trigrams").items()}

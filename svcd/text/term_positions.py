@@ -62,6 +62,7 @@ class TermPositionBuilder:
         is_usual = analyzer.stop_words.isdisjoint(default_separators())
         self._has_default_cuts = analyzer.separators.is_default and is_usual
         self._has_plain_ascii = self._has_default_cuts and not analyzer.stop_words
+        self._has_default_pieces = self._has_default_cuts and not analyzer.has_pairs and not analyzer.folds_width
         self._words: dict[str, _Words] = {}
 
     def of(self, text: str, locales: Sequence[str] | None = None) -> TermsByPosition:
@@ -69,7 +70,7 @@ class TermPositionBuilder:
         if self._has_plain_ascii and text.isascii() and _is_plain(LATIN, locales):
             terms = _ascii_terms(text)
         else:
-            terms = self._by_pieces(text, locales) if self._has_default_cuts else None
+            terms = self._by_pieces(text, locales) if self._has_default_pieces else None
         if terms is None:
             terms = terms_by_position(self._analyzer.tokens(text, locales))
         return terms

@@ -41,6 +41,7 @@ class Field:
     code: error code of faults in this member; None for the code of the enclosing field.
     missing_code: error code when a required member is absent; None for the code of the enclosing object.
     default: the decoded value of an absent member; ABSENT leaves it out. about: the description in the OpenAPI document.
+    is_listed: whether messages about other members name it; False for extensions of the interface.
     """
 
     check: Check
@@ -49,6 +50,7 @@ class Field:
     missing_code: str | None = None
     default: Any = ABSENT
     about: str = ""
+    is_listed: bool = True
 
     def decode(self, value: Any, location: str) -> Any:
         """Return the decoded value. Raises FieldError with the code of the field."""
@@ -210,7 +212,7 @@ class _OneOf:
         return value
 
     def describe(self) -> Schema:
-        return {"type": "string", "enum": list(self.names)}
+        return {"type": "string", "enum": [*self.names, *self.unlisted]}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -296,7 +298,7 @@ class _Object:
         return decoded
 
     def _refused(self, name: str, location: str) -> FieldError:
-        where, names = messages.inside(location), tuple(self.fields)
+        where, names = messages.inside(location), tuple(name for name, declared in self.fields.items() if declared.is_listed)
         if name in self.immutable:
             return FieldError(f"Immutable field `{name}`{where}: {messages.one_of(names)}", self.immutable[name])
         hint = messages.did_you_mean(name, names)

@@ -114,11 +114,11 @@ def boolean(value: str) -> bool:
     raise ValueError(f"could not parse `{value}` as a boolean, expected either `true` or `false`")
 
 
-def choice(*accepted: str) -> Parse:
-    """Return a parser that accepts one of some texts, which messages list in this order."""
+def choice(*accepted: str, unlisted: tuple[str, ...] = ()) -> Parse:
+    """Return a parser that accepts one of some texts, which messages list in this order, and unlisted ones."""
 
     def parse(value: str) -> str:
-        if value not in accepted:
+        if value not in accepted and value not in unlisted:
             raise UnknownText(accepted)
         return value
 

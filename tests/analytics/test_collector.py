@@ -208,13 +208,14 @@ def context(body: Any = None, **query: Any) -> Any:
 @pytest.mark.parametrize(("method", "path", "body", "figures"), [
     ("POST", "/multi-search", {"queries": [{"indexUid": "a", "q": "x y"}, {"indexUid": "b"}, {"indexUid": "a"}]}, {
         "searches.avg_search_count": 3.0, "searches.total_search_count": 3, "indexes.avg_distinct_index_count": 2.0,
-        "indexes.total_distinct_index_count": 2, "q.max_terms_number": 2, "pagination.most_used_navigation": "estimated"}),
+        "indexes.total_distinct_index_count": 2, "q.max_terms_number": 2, "pagination.most_used_navigation": "estimated",
+        "matching_strategy.most_used_strategy": "last"}),
     ("POST", "/multi-search", {"federation": {}, "queries": [
         {"indexUid": "a", "federationOptions": {"remote": "r"}}]}, {
         "searches.avg_search_count": 1.0, "searches.total_search_count": 1, "indexes.avg_distinct_index_count": 1.0,
         "indexes.total_distinct_index_count": 1, "indexes.total_single_index": 1, "federation.use_federation": True,
         "remotes.avg_distinct_remote_count": 1.0, "remotes.total_distinct_remote_count": 1, "network": True,
-        "pagination.most_used_navigation": "estimated"}),
+        "pagination.most_used_navigation": "estimated", "matching_strategy.most_used_strategy": "last"}),
     ("POST", "/indexes/{index_uid}/facet-search", {"facetName": "genres", "facetQuery": "x", "filter": "a = 1"}, {
         "facets.total_distinct_facet_count": 1, "facets.additional_search_parameters_provided": True}),
     ("PATCH", "/network", {"self": "here", "remotes": {"a": {}, "b": {}}}, {

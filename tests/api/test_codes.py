@@ -28,8 +28,11 @@ def test_raised_codes_are_in_the_catalogue() -> None:
     assert [(place, code) for place, code in raised if code not in ERRORS] == []
 
 
-# Of what the interface has not: a cluster.
-OWN_CODES = {"cluster_behind", "cluster_unavailable", "index_corrupted", "instance_corrupted", "node_not_found", "not_in_cluster"}
+# Of what the interface has not: a cluster, and extensions of searches and settings.
+OWN_CODES = {"cluster_behind", "cluster_unavailable", "index_corrupted", "instance_corrupted", "node_not_found", "not_in_cluster",
+             "invalid_search_hybrid_fusion", "invalid_settings_bm25", "invalid_settings_cjk",
+             "invalid_settings_default_matching_strategy", "invalid_settings_fold_width", "invalid_settings_infix_search",
+             "invalid_settings_stemming"}
 
 
 def test_the_catalogue_is_that_of_the_contract_and_our_own() -> None:

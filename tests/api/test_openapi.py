@@ -20,6 +20,7 @@ from svcd.api.routes import Fields, Route
 from svcd.api.shapes import SCHEMAS
 from svcd.api.tasks import WAIT_NAME
 from svcd.base.errors import ERRORS
+from svcd.schema.settings import SETTINGS
 from svcd.validation import object_of
 from tests.support.contract import table
 
@@ -28,6 +29,8 @@ DOCUMENT = document(ROUTES)
 OURS_ALONE = {("GET", "/openapi.json"), ("GET", "/"), ("GET", "/webhooks/{uuid}/failures"),
               ("POST", "/webhooks/{uuid}/replay"), ("GET", "/cluster"), ("GET", "/cluster/copy"), ("POST", "/cluster/drain"),
               ("DELETE", "/cluster/drain"), ("DELETE", "/cluster/nodes/{node}")}
+OURS_ALONE |= {(method, f"/indexes/{{index_uid}}/settings/{setting.route}") for setting in SETTINGS if setting.is_extension
+               for method in ("GET", setting.method, "DELETE")}
 # Streams take the filters of the lists, of which the contract says nothing.
 FILTERED_BY_US = {("GET", "/tasks/stream"), ("GET", "/batches/stream")}
 

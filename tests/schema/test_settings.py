@@ -75,7 +75,14 @@ EVERYTHING: dict[str, Any] = {
     "facetSearch": False,
     "prefixSearch": "disabled",
     "chat": {"description": "films", "searchParameters": {"limit": 3}},
+    "defaultMatchingStrategy": "bm25",
+    "bm25": {"weights": {"title": 2.5}, "k1": 1.2},
+    "stemming": ["eng", {"attributePatterns": ["*_fr"], "locales": ["fra"]}],
+    "cjk": "bigrams",
+    "infixSearch": ["title"],
+    "foldWidth": True,
 }
+EXTENSIONS = ("defaultMatchingStrategy", "bm25", "stemming", "cjk", "infixSearch", "foldWidth")
 
 
 def test_every_setting_can_be_changed_and_reset() -> None:
@@ -299,6 +306,31 @@ def test_settings_of_a_feature_that_is_off_are_left_out() -> None:
         name for name in EVERYTHING if name not in ("chat", "foreignKeys")]
 
 
+def test_extensions_are_shown_only_where_they_are_set() -> None:
+    shown = settings.as_shown(settings.resolved({}), {})
+    assert shown.keys().isdisjoint(EXTENSIONS)
+    assert settings.as_shown(settings.resolved(stored_after({"stemming": ["eng"]})), {})["stemming"] == ["eng"]
+    assert settings.changed_as_shown(settings.RESET_ALL).keys().isdisjoint(EXTENSIONS)
+    code, message = refusal(stopWrods=[])
+    assert code == "bad_request" and not any(name in message for name in EXTENSIONS)
+
+
+def test_stemming_takes_short_and_long_names_and_lists_the_languages() -> None:
+    assert resolved_after({"stemming": ["en", {"attributePatterns": ["a"], "locales": ["fr"]}]})["stemming"] == [
+        "eng", {"attributePatterns": ["a"], "locales": ["fra"]}]
+    code, message = refusal(stemming=["jpn"])
+    assert code == "invalid_settings_stemming"
+    assert "`jpn` is not a language with stems" in message and "`eng`" in message and "`yid`" in message
+
+
+def test_parameters_of_bm25_are_bounded_and_merged() -> None:
+    stored = stored_after({"bm25": {"weights": {"a": 2, "b": 3}}}, {"bm25": {"weights": {"a": None}, "k1": 1}})
+    assert settings.resolved(stored)["bm25"] == {"weights": {"b": 3}, "k1": 1, "b": 0.75}
+    assert settings.resolved(settings.merged(stored, {"bm25": None}))["bm25"] is None
+    for value in ({"k1": -1}, {"b": 2}, {"weights": {"a": 101}}, {"weights": 1}, {"k2": 1}):
+        assert refusal(bm25=value)[0] == "invalid_settings_bm25"
+
+
 def test_features_are_asked_for_by_values_alone() -> None:
     assert list(settings.features_used(settings.RESET_ALL)) == []
     assert [flag for flag, _ in settings.features_used(change_of(**EVERYTHING))] == ["foreignKeys", "chatCompletions"]
@@ -306,11 +338,14 @@ def test_features_are_asked_for_by_values_alone() -> None:
 
 def test_rows_say_what_the_contract_says() -> None:
     contract = table("settings")
-    assert list(settings.BY_NAME) == contract["order"]
+    assert list(settings.BY_NAME) == [*contract["order"], *EXTENSIONS]
     shown = settings.as_shown({}, {})
     assert {name: shown[name] for name in contract["defaults"] if name in shown} == {
         name: value for name, value in contract["defaults"].items() if name in shown}
     for setting in settings.SETTINGS:
+        assert setting.is_extension == (setting.name in EXTENSIONS)
+        if setting.is_extension:
+            continue
         row = contract["settings"][setting.name]
         assert row["route"] == setting.route
         assert set(row["methods"]) == {"GET", setting.method, "DELETE"}

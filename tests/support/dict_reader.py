@@ -386,6 +386,8 @@ class DictVectors:
 class DictReader:
     """An index in memory: documents get the docids 0, 1, 2... in their order."""
 
+    word_counts = None
+
     def __init__(
         self,
         texts: Iterable[Mapping[str, Any]],

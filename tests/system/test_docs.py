@@ -34,7 +34,7 @@ _LINK = re.compile(r"\]\(([^)#:]+)(?:#([^)]*))?\)")
 _FOREIGN = re.compile(r"(?<![\w/-])(?:relevance|tasks|dumps|chats|network|DESIGN|STYLE|NAMES|SCALE|measurements)\.md\b"
                       r"|(?<![\w/-])(?:openapi|permissions|options|errors|messages|relevance-[a-z-]+|cases-[a-z-]+)\.json\b")
 _OWN = re.compile(r"docs/(?:dumps|chats)\.md|\[?dumps\.md\]?\(dumps\.md|\]\((?:dumps|chats|network)\.md|tests/contract/[\w-]+\.json"
-                  r"|/?openapi\.json")
+                  r"|/?openapi\.json|docs/guide/relevance\.md|\]\((?:guide/)?relevance\.md")
 
 
 def named_paths(page: Path) -> Iterator[Path]:
