@@ -100,7 +100,8 @@ class NetworkQuery(NamedTuple):
 def _sent_query(query: NetworkQuery, place: int, federation: Federation) -> dict[str, Any]:
     """The JSON of a query with all members, including absent ones. place: position of the query in the request."""
     body = query.body
-    given = {name: body.get(name) for name in FIELDS if name != "personalize"}
+    # Without a strategy each instance uses the one of its own settings.
+    given = {name: body.get(name) for name in FIELDS if name != "personalize" and (name != "matchingStrategy" or name in body)}
     given.update(dict.fromkeys(_NOT_PASSED_ON))
     if federation.distinct is not None:
         given["distinct"] = None

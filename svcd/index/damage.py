@@ -124,7 +124,10 @@ def index_faults(connection: sqlite3.Connection, without: Without) -> Iterator[s
     everything = DocIds(docids)
     if from_bytes(meta.get(b"docids", b"")) != everything:
         yield "the set of all documents differs from the stored documents"
+    tables = {_shown(name) for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     for table, name in _SETS.items():
+        if table not in tables:  # of a later format than the file has, or named above
+            continue
         for key, stored in connection.execute(f"SELECT {name}, docids FROM {table}"):
             try:
                 members = from_bytes(stored)
@@ -161,12 +164,12 @@ def _table_faults(connection: sqlite3.Connection, kind: schema.Kind, tables: sch
     (format_,) = connection.execute("PRAGMA user_version").fetchone()
     if not 0 < format_ <= schema.FORMAT:
         yield f"its format is {format_}; this svcd knows 1 to {schema.FORMAT}"
-    elif format_ < schema.FORMAT:  # upgraded at the next start
+    elif format_ < schema.FIRST_WITH_CHECKSUMS:  # upgraded at the next start
         without[ALL_TABLES] = -1
         if connection.execute("SELECT 1 FROM sqlite_master WHERE sql LIKE '%checksum%'").fetchone():
             yield f"its format is {format_}, but its tables are of a later one"
     else:
-        for name in schema.odd_statements(connection, kind):
+        for name in schema.odd_statements(connection, kind) if format_ == schema.FORMAT else ():
             yield f"`{name}` differs from the table, index or trigger that svcd created: it is missing or was changed"
         yield from schema.checksum_faults(connection, tables, without)
 

@@ -106,6 +106,7 @@ def checksum_faults(connection: sqlite3.Connection, tables: Tables, without: dic
 
 
 FORMAT = 3  # 1: without checksums; 2: without word counts
+FIRST_WITH_CHECKSUMS = 2
 
 # FTS5 fixes the number of columns when a table is created. All further fields share the last column; the forward index then
 # tells which of them holds a term. Indexes with more than 31 searchable fields are rare.
