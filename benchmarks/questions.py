@@ -42,7 +42,11 @@ def main() -> None:
         films = list(map(json.loads, lines))
     if options.load:
         call("PATCH", f"{INDEX}/settings?wait=60s", SETTINGS)
-        print("import:", call("POST", f"{INDEX}/documents?primaryKey=id&wait=900s", films)["duration"])
+        task = call("POST", f"{INDEX}/documents?primaryKey=id&wait=60s", films)
+        while task["status"] != "succeeded":
+            task = call("GET", f"/tasks/{task.get('uid', task.get('taskUid'))}?wait=60s")
+            assert task["status"] in ("processing", "enqueued", "succeeded"), task
+        print("import:", task["duration"])
     chosen = random.Random(options.seed)
     texts = [words for film in films if len(words := re.findall(r"\w+", film.get("extract") or "")) > 25]
 

@@ -33,7 +33,7 @@ class CountedWord:
     def same_words(self) -> list[str]:
         """The words of the index that count fully: the word itself and the words with its stem."""
         exact = [] if self.term.exact is None else [self.term.exact]
-        return [] if self.is_ngram else exact + self._terms.stem_words(self.word)
+        return [] if self.is_ngram else [*exact, *self._terms.stem_words(self.word)]
 
     @property
     def synonyms(self) -> Sequence[Phrase]:

@@ -15,6 +15,8 @@ from svcd.text.stemming import stems
 # The last letter of a longer stem may stand for another one in its words (`capabl`: `capability`), that of a shorter
 # stem if it is one of these: `hope` is the stem of `hoping`, `sky` of `skies`.
 _LONG, _REPLACED = 5, "eiy"
+# Shorter stems keep their last letter: nearly all words with one letter in common would be read to find none.
+_LEAST = 3
 
 
 def words_with_stem(vocabulary: Vocabulary, word: str, languages: Sequence[str]) -> list[str]:
@@ -23,8 +25,8 @@ def words_with_stem(vocabulary: Vocabulary, word: str, languages: Sequence[str])
     for language in languages:
         (stem,) = stems(word, (language,))
         start = "".join(takewhile(bool, map(lambda own, other: own if own == other else "", word, stem)))
-        if len(start) > 1 and len(start) == len(stem) and (len(stem) >= _LONG or stem[-1] in _REPLACED):
+        if len(start) >= _LEAST and len(start) == len(stem) and (len(stem) >= _LONG or stem[-1] in _REPLACED):
             start = start[:-1]
-        if start:
+        if len(start) > 1:
             found.update(each for each in vocabulary.words_with_prefix(start) if stems(each, (language,)) == (stem,))
     return sorted(found - {word}, key=str.encode)

@@ -243,9 +243,12 @@ class Terms:
             (each for each in words_with_part(reader.vocabulary, word) if any(
                 is_beneath(field, attribute) for field in reader.terms.word_fields(each) for attribute in fields)), INFIX_WORDS)))
 
-    def stem_words(self, word: str) -> list[str]:
+    def stem_words(self, word: str) -> Sequence[str]:
         """Return the words of the index with a stem of a word, in byte order, except the word itself."""
-        return words_with_stem(self.postings.reader.vocabulary, word, self._languages) if self._languages else []
+        if not self._languages:
+            return ()
+        reader, languages = self.postings.reader, tuple(self._languages)
+        return reader.cached(("stem", word, languages), lambda: words_with_stem(reader.vocabulary, word, languages))
 
     def _with_stems(self, near: Typos, term: Term) -> Typos:
         """Add the words with the same stem at one typo, so that exact forms rank before them; also those of typo words, for a

@@ -30,6 +30,7 @@ from svcd.schema.ranking_rules import BM25, is_attribute_split
 from svcd.search.formatting import Formatter
 from svcd.search.hits import LONG_BYTES, LongPage, LongStrings, RepeatedValues, page_of_texts
 from svcd.search.keyword import DistinctFilter, Found, by_position, filtered_docids, keyword_search, placed, split_pins, terms_of
+from svcd.search.matches import MatchFinder
 from svcd.search.request import (
     Embed, Federation, FormattingBudget, IndexedQuery, Reranking, SearchQuery, SearchResult, no_embedding,
 )
@@ -261,8 +262,9 @@ def _formatted(reader: Reader, query: SearchQuery, found: Found, texts: Sequence
                long_strings: LongStrings) -> tuple[Sequence[str], Sequence[str]]:
     """Return (the requested parts of the documents, their `_formatted` and `_matchesPosition` members), as texts."""
     settings = reader.settings
+    words = found.matching_words() if shows_matches(query) else MatchFinder()
     formatter = Formatter(query, fields=reader.fields(), displayed=settings.displayed_attributes, analyzer=settings.analyzer,
-                          locales_of=settings.locales_of, words=found.matching_words(), budget=budget, long_strings=long_strings)
+                          locales_of=settings.locales_of, words=words, budget=budget, long_strings=long_strings)
     documents, members = [], []
     for text in texts:
         hit = formatter.hit(loads(text))
