@@ -23,7 +23,7 @@ from svcd.api.search_parameters import (
 from svcd.api.search_services import SearchEmbedding
 from svcd.api.traffic import DEGRADED, PERSONALIZED
 from svcd.base import tracing
-from svcd.search.request import Federation, IndexedQuery
+from svcd.search.request import Federation, IndexedQuery, no_embedding
 
 if TYPE_CHECKING:
     from svcd.index.reader import IndexReader as Reader
@@ -72,12 +72,13 @@ def _run_search(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], read
 
     check_sort(body)
     index_uid, timer = asked.index_uid, ctx.timer()
-    embedding = SearchEmbedding(ctx.services.embedding, timer)
+    embedding = SearchEmbedding(ctx.services.embedding, timer) if body.get("hybrid") else None
     # An empty list of facets is the same as none: no facetDistribution in the answer.
     federation = Federation(**page_of(body), facets={index_uid: body["facets"]} if body.get("facets") else {})
     personalize = body.get("personalize")
     ordering = personalize and personalized(ctx, personalize, [body.get("q")], timer, {index_uid: reader})
-    found = search({index_uid: reader}, [with_joins_resolved(ctx, asked, reader)], federation, timer, embedding, ordering)
+    found = search({index_uid: reader}, [with_joins_resolved(ctx, asked, reader)], federation, timer,
+                   embedding or no_embedding, ordering)
     if timer.has_run_out:
         ctx.services.traffic.count_search(DEGRADED)
     if isinstance(found.hits, LongPage):
@@ -86,8 +87,8 @@ def _run_search(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], read
     hits = hydrate_hits(ctx, found.hits, {index_uid: reader}, index_uid)
     # Documents of other indexes change without a write to this one. The service may order the hits of the same user differently
     # next time, and each search counts as a call to it.
-    is_lasting = not (timer.has_run_out or embedding.has_failed or has_joins(asked.query.filter) or reader.settings.foreign_keys
-                      or ordering or body.get("showPerformanceDetails"))
+    is_lasting = not (timer.has_run_out or embedding and embedding.has_failed or has_joins(asked.query.filter)
+                      or reader.settings.foreign_keys or ordering or body.get("showPerformanceDetails"))
     return tuple(parts_of(hits, found, index_uid)), is_lasting
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-MOST_MODULES = 45
-MOST_CALLS = 680
+MOST_MODULES = 43
+MOST_CALLS = 630
 
 
 @pytest.fixture(scope="module")
