@@ -87,6 +87,8 @@ def waiting(ctx: Context) -> AbstractContextManager[None]:
 
 # Members of a query that the federation sets, and `useNetwork`: a remote must not call other instances in turn.
 _NOT_PASSED_ON = (*PAGE_FIELDS, "facets", "useNetwork", "showPerformanceDetails")
+# All instances use one strategy, whatever their settings: of a query that names none, this one.
+_STRATEGY = "last"
 
 
 class NetworkQuery(NamedTuple):
@@ -100,8 +102,8 @@ class NetworkQuery(NamedTuple):
 def _sent_query(query: NetworkQuery, place: int, federation: Federation) -> dict[str, Any]:
     """The JSON of a query with all members, including absent ones. place: position of the query in the request."""
     body = query.body
-    # Without a strategy each instance uses the one of its own settings.
-    given = {name: body.get(name) for name in FIELDS if name != "personalize" and (name != "matchingStrategy" or name in body)}
+    given = {name: body.get(name) for name in FIELDS if name != "personalize"}
+    given["matchingStrategy"] = body.get("matchingStrategy", _STRATEGY)
     given.update(dict.fromkeys(_NOT_PASSED_ON))
     if federation.distinct is not None:
         given["distinct"] = None
@@ -155,6 +157,8 @@ class NetworkSearch:
                 uses_network = uses_network or bool(names or is_local)
             if is_local:
                 own = query.indexed
+                if names and own.query.matching_strategy is None:
+                    own = replace(own, query=replace(own.query, matching_strategy=_STRATEGY))
                 self.local.append(own if own.position is not None else replace(own, position=place))
             for name in names:
                 to_send.setdefault(name, []).append(_sent_query(query, place, federation))
