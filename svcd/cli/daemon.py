@@ -31,7 +31,7 @@ from svcd.cli import serving
 from svcd.cli.config import DEFAULT, Config, ConfigError
 from svcd.cli.options import BY_NAME
 from svcd.cli.search_processes import SearchProcesses
-from svcd.cli.serving import StartupGate
+from svcd.http.connection import StartupGate, log_bug, log_request
 from svcd.cli.supervision import ReloadRequest, ServiceManager, Supervision, passed_sockets
 from svcd.http.server import Server
 from svcd.http.sockets import Address, listen
@@ -262,7 +262,7 @@ def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], N
             server = Server(
                 gate.answer, sockets or config.http_addr, threads=serving.threads(config),
                 payload_limit=config.http_payload_size_limit, ssl_context=context,
-                on_request=serving.log_request, on_error=serving.log_bug,
+                on_request=log_request, on_error=log_bug,
                 on_stopping=instance.queue.listeners.close, on_idle=instance.give_back,
                 are_sockets_kept=bool(sockets),
             )

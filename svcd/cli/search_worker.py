@@ -50,6 +50,7 @@ from svcd.base import logs, machine
 from svcd.base.machine import end_with_parent
 from svcd.cli import serving
 from svcd.cli.serving import WorkerConfiguration
+from svcd.http.connection import log_bug, log_request
 from svcd.http.server import Server
 from svcd.http.worker_sharing import LoadTable, PeerProcesses
 from svcd.instance.data_folder import DataFolderReader
@@ -94,7 +95,7 @@ class SearchWorker:
         peers = PeerProcesses(configuration.number, LoadTable(configuration.load_table), incoming, outgoing, is_for_all)
         self._server = Server(
             app.answer, [socket.socket(fileno=listener) for listener in configuration.listeners], threads=configuration.threads,
-            payload_limit=configuration.payload_limit, on_request=serving.log_request, on_error=serving.log_bug,
+            payload_limit=configuration.payload_limit, on_request=log_request, on_error=log_bug,
             peers=peers, on_idle=self._data_folder.give_back,
         )
         serving.answer_in_turn(self._server, self._searches)

@@ -1,5 +1,5 @@
-"""Common parts of all processes that answer requests: limits derived from the options, log lines of requests, TLS, the
-configuration that the main process passes to search workers, and the gate that holds requests during the start.
+"""Common parts of all processes that answer requests: limits derived from the options, TLS, and the configuration that the main
+process passes to search workers.
 
 Explained in docs/http.md#threads and #worker-processes.
 """
@@ -10,30 +10,24 @@ import json
 import os
 import resource
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from svcd.base import logs, machine
+from svcd.base import machine
 from svcd.cli.config import Config, ConfigError
 from svcd.cli.options import AUTO, MAX_PROCESSES
-from svcd.http.message import Response
 
 if TYPE_CHECKING:
     import ssl
 
     from svcd.api.admission import SearchQueue
     from svcd.embedding import Embedders
-    from svcd.http.message import Request
     from svcd.http.server import Server
     from svcd.remote.client import Client
     from svcd.remote.guard import Guard
     from svcd.remote.reranking import Reranker
 
-# The client of the requests that the daemon sends to itself for the watchdog (svcd.cli.supervision).
-PROBE_CLIENT = "watchdog"
-AVAILABLE = b'{"status":"available"}'  # a test compares it with the answer of the route
 # Seconds that running requests get to end after a stop signal.
 GRACE_S = 20.0
 # Threads for requests other than searches. A search that waits for its turn holds a thread as well; threads are started
@@ -173,19 +167,6 @@ def settle() -> None:
     sys.setswitchinterval(_SWITCH_S)
 
 
-def log_request(request: Request, status: int, seconds: float, size: int) -> None:
-    """Log one answered request, unless it comes from the daemon itself."""
-    if request.client == PROBE_CLIENT:
-        return
-    path = "/" + "/".join(request.segments)  # decoded, so that an API key in the path is recognized and redacted
-    logs.request(request.verb, path, status, seconds, size, request.client)
-
-
-def log_bug(traceback: str) -> None:
-    """Log an unexpected exception with its traceback."""
-    logs.failure("bug", traceback)
-
-
 def server_context(config: Config) -> ssl.SSLContext | None:
     """The TLS context that the `--ssl-*` options describe, None without TLS. Raises ConfigError for an unusable file."""
     if not config.ssl_cert_path:
@@ -247,33 +228,3 @@ class WorkerConfiguration:
     def as_json(self) -> str:
         """Return one line of JSON."""
         return json.dumps(asdict(self))
-
-
-class StartupGate:
-    """Passes each request to the application once it is loaded; until then it answers `/health` and holds all others.
-
-    So a daemon listens before it has loaded two thirds of its code, which only requests need.
-    Threads: request threads call `answer`; the loading thread calls `open`, once.
-    """
-
-    def __init__(self) -> None:
-        self.wanted = threading.Event()  # a request waits for the application
-        self._is_open = threading.Event()
-        self._application: Callable[[Request], Response] | None = None
-
-    def open(self, application: Callable[[Request], Response]) -> None:
-        """Answer all waiting and future requests with this application."""
-        self._application = application
-        self._is_open.set()
-
-    def answer(self, request: Request) -> Response:
-        """Answer a request; blocks until the application is loaded, except for `/health`."""
-        application = self._application
-        if application is None:
-            if request.method == "GET" and request.segments == ("health",):
-                return Response(200, AVAILABLE)
-            self.wanted.set()
-            self._is_open.wait()
-            application = self._application
-            assert application is not None
-        return application(request)

@@ -20,7 +20,7 @@ from types import FrameType
 from svcd.base import logs
 from svcd.cli.config import DEFAULT, Config, ConfigError
 from svcd.cli.options import OPTIONS
-from svcd.cli.serving import PROBE_CLIENT
+from svcd.http.connection import PROBE_CLIENT
 from svcd.http.server import Server
 
 _PROBE = b"GET /health HTTP/1.1\r\nHost: svcd\r\nConnection: close\r\n\r\n"

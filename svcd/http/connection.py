@@ -1,4 +1,5 @@
-"""Reads requests from one client's connection, calls the server's `answer`, and sends the responses.
+"""Reads requests from one client's connection, calls the server's `answer`, logs them, and sends the responses; the gate that
+holds requests during the start.
 
 One thread at a time uses a connection. `handle()` works until the client has to send or read something, and returns the event
 to wait for. It blocks its thread only while it reads a body or sends a stream.
@@ -6,11 +7,13 @@ Phases: handshake, serve, deliver (per response), linger. Time-outs: docs/http.m
 """
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Protocol
 
+from svcd.base import logs
 from svcd.base.errors import ApiError
 from svcd.http.delivery import CONTINUE, Delivery, EncodedResponse, encode_response, error_response, preflight
 from svcd.http.framing import ReceiveBuffer, framed, head_end, read_head
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
 Answer = Callable[[Request], Response]
 OnRequest = Callable[[Request, int, float, int], None]  # request, status, seconds, bytes of the response body
 OnError = Callable[[str], object]  # a traceback
+
+# The client of the requests that the daemon sends to itself for the watchdog (svcd.cli.supervision).
+PROBE_CLIENT = "watchdog"
+AVAILABLE = b'{"status":"available"}'  # a test compares it with the answer of the route
 
 CLOSE = 0  # handle() returns it when the server has to close the connection
 # A new connection is not idle: the first request of a client comes within a round trip.
@@ -327,3 +334,46 @@ class Connection(BaseHTTPRequestHandler):
             view = view[taken:]
             if not taken and not wait(self.request, transport.blocked_on, self.limits.write_stall_s):
                 raise TimeoutError("the client does not take its answer")
+
+
+def log_request(request: Request, status: int, seconds: float, size: int) -> None:
+    """Log one answered request, unless it comes from the daemon itself."""
+    if request.client == PROBE_CLIENT:
+        return
+    path = "/" + "/".join(request.segments)  # decoded, so that an API key in the path is recognized and redacted
+    logs.request(request.verb, path, status, seconds, size, request.client)
+
+
+def log_bug(traceback: str) -> None:
+    """Log an unexpected exception with its traceback."""
+    logs.failure("bug", traceback)
+
+
+class StartupGate:
+    """Passes each request to the application once it is loaded; until then it answers `/health` and holds all others.
+
+    So a daemon listens before it has loaded two thirds of its code, which only requests need.
+    Threads: request threads call `answer`; the loading thread calls `open`, once.
+    """
+
+    def __init__(self) -> None:
+        self.wanted = threading.Event()  # a request waits for the application
+        self._is_open = threading.Event()
+        self._application: Callable[[Request], Response] | None = None
+
+    def open(self, application: Callable[[Request], Response]) -> None:
+        """Answer all waiting and future requests with this application."""
+        self._application = application
+        self._is_open.set()
+
+    def answer(self, request: Request) -> Response:
+        """Answer a request; blocks until the application is loaded, except for `/health`."""
+        application = self._application
+        if application is None:
+            if request.method == "GET" and request.segments == ("health",):
+                return Response(200, AVAILABLE)
+            self.wanted.set()
+            self._is_open.wait()
+            application = self._application
+            assert application is not None
+        return application(request)

@@ -17,7 +17,7 @@ from svcd.api.app import ROUTES
 from svcd.api.routes import Route
 from svcd.api.shapes import size
 from svcd.base import logs
-from svcd.cli.serving import StartupGate
+from svcd.http.connection import StartupGate
 from svcd.http.message import Body, Headers, NoBody, Request
 from svcd.validation.names import FEATURES
 

@@ -6,6 +6,8 @@
 4. A body that nobody reads never becomes the next request.
 5. A slow client gets a 408 or is disconnected, and no other client waits for it.
 6. A failure before the first byte of an answer is an error object; after it, the connection is cut.
+7. Before there is an application, the gate answers `/health` only; everything else waits. From then on the application answers
+   everything, waiting requests first.
 """
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ import brotli
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.http.message import Request, Response
+from svcd.http.connection import StartupGate
+from svcd.http.message import Body, Headers, NoBody, Request, Response
 from svcd.http.sockets import READABLE, Limits, wait
 
 Serve = Callable[..., Any]
@@ -448,3 +451,33 @@ def test_each_request_is_logged_with_its_status_and_size(serve: Serve) -> None:
 
 def test_the_client_is_logged_by_its_address(serve: Serve) -> None:
     assert serve(lambda request: Response(200, request.client.encode())).send(GET % b"").answer()[2] == b"127.0.0.1"
+
+
+# 7. The gate
+
+
+def gate_request(path: str, verb: str = "GET") -> Request:
+    return Request(verb, path, "", Headers({}), Body(NoBody()), "127.0.0.1")
+
+
+def test_a_request_for_the_health_does_not_load_the_application_early() -> None:
+    gate = StartupGate()
+    assert gate.answer(gate_request("/health")).status == 200
+    assert not gate.wanted.is_set()
+
+
+@pytest.mark.parametrize(("verb", "path"), [("GET", "/indexes"), ("POST", "/health"), ("GET", "/health/x")])
+def test_other_requests_wait_for_the_application(verb: str, path: str) -> None:
+    gate, answers = StartupGate(), []
+    waiting = threading.Thread(target=lambda: answers.append(gate.answer(gate_request(path, verb)).status))
+    waiting.start()
+    assert gate.wanted.wait(5) and not answers
+    gate.open(lambda _request: Response(299))
+    waiting.join(5)
+    assert answers == [299]
+
+
+def test_an_open_gate_leaves_everything_to_the_application() -> None:
+    gate = StartupGate()
+    gate.open(lambda _request: Response(299))
+    assert gate.answer(gate_request("/health")).status == 299
