@@ -5,6 +5,7 @@ Source: docs/filters-and-facets.md#facet-search.
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, takewhile
@@ -15,10 +16,12 @@ from svcd.base.errors import ApiError
 from svcd.facets.counting import DOCUMENT_COST, FieldCounter, ValueCount, ValueCounts
 from svcd.facets.values import Packed, SortedTexts, pack, sorted_values
 from svcd.query.reader import Reader
+from svcd.query.stems import stem_and_start
 from svcd.schema.attributes import attribute_list, is_everything
 from svcd.schema.index_settings import IndexSettings
 from svcd.text.analyzer import lemma_of
 from svcd.text.scripts import detect_language, script_of_whole
+from svcd.text.stemming import stems
 from svcd.validation.names import long_form
 
 # Find the texts of a sorted list that begin with a term, up to a number of typos.
@@ -27,6 +30,7 @@ from svcd.validation.names import long_form
 # does a prefix that is too far away. (svcd.query finds words with typos by other means; tests compare the two.)
 
 _LOWEST, _HIGHEST = "\0", "\U0010ffff"
+_FIRST_WORD = re.compile(r"\w+")
 
 # The verdict of a prefix of a text: about all texts with the prefix, or about this text alone.
 _ALL_NEAR, _NONE_NEAR, _THIS_NEAR, _THIS_NOT = range(4)
@@ -53,6 +57,18 @@ def values_near_prefix(texts: SortedTexts, term: str, most: int) -> Iterator[str
         if not following:
             return
         ordinal, text = texts.seek(following)
+
+
+def values_with_stem(texts: SortedTexts, word: str, languages: Sequence[str]) -> Iterator[str]:
+    """Yield the texts whose first word has the stem of a word in any of some languages; a text may come more than once."""
+    for language in languages:
+        stem, start = stem_and_start(word, language)
+        if start:
+            ordinal, _ = texts.seek(start)
+            for text in takewhile(lambda found: found.startswith(start), texts.from_ordinal(ordinal)):  # noqa: B023 (consumed in this iteration)
+                first = _FIRST_WORD.match(text)
+                if first and stems(first[0], (language,)) == (stem,):
+                    yield text
 
 
 class _Alignment:
@@ -234,7 +250,11 @@ class _Search:
             return iter(forms.values(term) if forms.has(term) else ())
         # In bytes, although the words of a search are measured in characters (6.4).
         most = typo_tolerance.budget_of_length(len(term.encode())) if has_typos else 0
-        return chain.from_iterable(map(forms.values, values_near_prefix(forms.forms, term, most)))
+        found = values_near_prefix(forms.forms, term, most)
+        languages = self._reader.settings.stemming.languages_of(self._field)
+        if languages and term.isalpha():
+            found = iter(sorted({*found, *values_with_stem(forms.forms, term, languages)}))
+        return chain.from_iterable(map(forms.values, found))
 
     def _counted(self, values: Iterable[str]) -> Iterator[tuple[str, int]]:
         """Yield values with their counts: looked up one by one, until reading all documents is cheaper."""

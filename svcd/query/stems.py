@@ -19,14 +19,20 @@ _LONG, _REPLACED = 5, "eiy"
 _LEAST = 3
 
 
+def stem_and_start(word: str, language: str) -> tuple[str, str]:
+    """Return the stem of a word, and the letters with which other words of that stem begin; "" where nearly all words would."""
+    (stem,) = stems(word, (language,))
+    start = "".join(takewhile(bool, map(lambda own, other: own if own == other else "", word, stem)))
+    if len(start) >= _LEAST and len(start) == len(stem) and (len(stem) >= _LONG or stem[-1] in _REPLACED):
+        start = start[:-1]
+    return stem, start if len(start) > 1 else ""
+
+
 def words_with_stem(vocabulary: Vocabulary, word: str, languages: Sequence[str]) -> list[str]:
     """Return the words with the stem of a word in any of some languages, in byte order, except the word itself."""
     found: set[str] = set()
     for language in languages:
-        (stem,) = stems(word, (language,))
-        start = "".join(takewhile(bool, map(lambda own, other: own if own == other else "", word, stem)))
-        if len(start) >= _LEAST and len(start) == len(stem) and (len(stem) >= _LONG or stem[-1] in _REPLACED):
-            start = start[:-1]
-        if len(start) > 1:
+        stem, start = stem_and_start(word, language)
+        if start:
             found.update(each for each in vocabulary.words_with_prefix(start) if stems(each, (language,)) == (stem,))
     return sorted(found - {word}, key=str.encode)

@@ -168,6 +168,14 @@ def test_a_word_without_typos_finds_itself_alone() -> None:
 # 5, 6
 
 
+def test_values_whose_first_word_has_the_stem_of_the_query_are_found() -> None:
+    held = ("Runs in spring", "running", "Run", "Ruin", "rung", "spring runs")
+    stemmed = holding(*held, stemming=["eng"])
+    assert values(stemmed, "running") == ["Run", "running", "Runs in spring"]
+    assert values(holding(*held, stemming=[{"attributePatterns": ["w"], "locales": ["eng"]}]), "running") == ["running"]
+    assert values(stemmed, "running in") == []
+
+
 def test_counts_are_of_the_documents_and_spellings_of_the_index() -> None:
     reader = holding("É ", "é", ["é", "a"], "b")
     assert hits(reader, None, DocIds([1, 2])) == [("a", 1), ("É ", 2)]
