@@ -1,7 +1,7 @@
 """Install svcd in Debian roots for several kinds of processors, without a compiler, and use it: `make platforms`.
 
-    python -m distribution.platforms                       all of PLATFORMS: an hour
-    python -m distribution.platforms --short trixie/i386   the wheel alone, and no tests: some minutes
+    python -m distribution.platforms                         all of PLATFORMS: an hour
+    python -m distribution.platforms --short bookworm/i386   the wheel alone, and no tests: some minutes
 
 Needs root, mmdebstrap and, for the processors that this machine emulates, qemu-user-static. Prints one row for each platform and
 way of installation; a way that fails prints its last lines. Roots are kept in dist/platforms/ and used again.
@@ -140,11 +140,24 @@ def archive_of(name: str, folder: Path, mirrors: Sequence[str] = ()) -> Path:
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial.tar")
-        subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", f"--architectures={processor}", f"--include={_PACKAGES}",
-                        "--aptopt=Acquire::Languages \"none\"", suite, str(partial),
-                        *(mirror.replace("SUITE", suite) for mirror in mirrors)], check=True)
+        command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--architectures={processor}", f"--include={_PACKAGES}",
+                   "--aptopt=Acquire::Languages \"none\"", suite, str(partial)]
+        try:
+            subprocess.run([*command, *(mirror.replace("SUITE", suite) for mirror in mirrors)], check=True)
+        except subprocess.CalledProcessError:
+            # A mirror's copy of the security updates may be behind its index, for processors that few fetch.
+            if mirrors or not (own := _own_archive()):
+                raise
+            subprocess.run([*command, f"deb {own} {suite} main"], check=True)
         partial.replace(path)
     return path
+
+
+def _own_archive() -> str | None:
+    """Return the address of Debian's archive that this machine installs packages from."""
+    listed = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"], capture_output=True,
+                            text=True, check=False).stdout.split()
+    return next((uri for uri in listed if "security" not in uri), None)
 
 
 def tried(name: str, archive: Path, made: Path, is_short: bool) -> list[tuple[str, str, str]]:
