@@ -78,8 +78,8 @@ def loads(part: float) -> Iterator[Load]:
     yield Load("a vector of 900,000", 1, search, lambda: {"vector": [0.5] * some(900_000)})
     yield Load("tags of 1 MB, limit 1000", 1, search, lambda: {
         "q": "the", "limit": 1000, "highlightPreTag": "x" * some(1_000_000), "attributesToHighlight": ["*"]})
-    yield Load("8 bodies of 15 MB that are no JSON", 8, search, lambda: "[" + "1," * some(7_500_000))
-    yield Load("8 texts of 10 MB as q", 8, search, lambda: {"q": "star wars " * some(1_000_000)})
+    yield Load("8 bodies of 15 MB that are no JSON", 8, search, lambda: "[" + "1," * some(7_500_000), most_mb=200.0)
+    yield Load("8 texts of 10 MB as q", 8, search, lambda: {"q": "star wars " * some(1_000_000)}, most_mb=200.0)
     yield Load("limit of 1,000,000, 8 times", 8, search, lambda: {"q": "", "limit": 1_000_000, "attributesToHighlight": ["*"]})
     yield Load("64 pages of 1,000, read slowly", 64, search, lambda: {"q": "", "limit": 1000}, reads=False)
     yield Load("all documents, 8 times", 8, "/indexes/films/documents/fetch", lambda: {"limit": 10**9})
