@@ -8,12 +8,13 @@ from __future__ import annotations
 import sqlite3
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds, to_bytes
 from svcd.index import fts
 from svcd.index.bitmap_blocks import BLOCK_BITS, DOCID_BYTES, block_docids, joined_blocks
-from svcd.index.read_transaction import ReadTransaction
+from svcd.index.read_transaction import Delta, ReadTransaction
 from svcd.index.schema import COUNT_BLOCK
 from svcd.schema.word_weights import LENGTHS, CountedWords, WordWeights
 
@@ -152,21 +153,48 @@ class WordCountReader:
 
     def lengths(self) -> bytes:
         """Return the code of the length by docid."""
-        return self._lengths()[0]
+        return self._lengths().codes
 
     def average_length(self) -> float:
         """Return the mean of the lengths of the documents with words."""
-        return self._lengths()[1]
+        return self._lengths().average
 
-    def _lengths(self) -> tuple[bytes, float]:
-        def load() -> tuple[bytes, float]:
-            lengths = bytearray()
-            for block, codes in self._connection.execute("SELECT block, codes FROM document_lengths ORDER BY block"):
-                lengths.extend(bytes(block * COUNT_BLOCK - len(lengths)))
-                lengths += codes
-            counts = [lengths.count(code) for code in range(len(LENGTHS))]
-            documents = len(lengths) - counts[0]
-            total = sum(length * count for length, count in zip(LENGTHS, counts))
-            return bytes(lengths), total / documents if documents else 1.0
+    def _lengths(self) -> _Lengths:
+        return self._transaction.cached(("lengths",), self._loaded_lengths, self._updated_lengths)
 
-        return self._transaction.cached(("lengths",), load)
+    def _loaded_lengths(self) -> _Lengths:
+        codes = bytearray()
+        for block, of_block in self._connection.execute("SELECT block, codes FROM document_lengths ORDER BY block"):
+            codes.extend(bytes(block * COUNT_BLOCK - len(codes)))
+            codes += of_block
+        return _lengths_of(codes, _counts(codes))
+
+    def _updated_lengths(self, known: _Lengths, delta: Delta) -> _Lengths:
+        """Read and count the blocks of written documents alone: to count a million lengths takes 100 ms."""
+        codes, counts = bytearray(known.codes), known.counts
+        for block in {docid // COUNT_BLOCK for docid in delta.written}:
+            start, end = block * COUNT_BLOCK, (block + 1) * COUNT_BLOCK
+            codes.extend(bytes(max(0, start - len(codes))))
+            row = self._connection.execute("SELECT codes FROM document_lengths WHERE block = ?", (block,)).fetchone()
+            before, after = codes[start:end], (row[0] if row else b"").ljust(COUNT_BLOCK, b"\0")
+            counts = [count - less + more for count, less, more in zip(counts, _counts(before), _counts(after))]
+            codes[start:end] = after
+        return _lengths_of(codes, counts)
+
+
+class _Lengths(NamedTuple):
+    """codes: of the lengths, by docid. counts: number of documents by code; of code 0, those without words, any number."""
+
+    codes: bytes
+    counts: Sequence[int]
+    average: float
+
+
+def _counts(codes: bytes | bytearray) -> Sequence[int]:
+    return [codes.count(code) for code in range(len(LENGTHS))]
+
+
+def _lengths_of(codes: bytearray, counts: Sequence[int]) -> _Lengths:
+    documents = sum(counts[1:])
+    total = sum(length * count for length, count in zip(LENGTHS, counts))
+    return _Lengths(bytes(codes), tuple(counts), total / documents if documents else 1.0)

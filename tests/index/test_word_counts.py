@@ -1,7 +1,8 @@
 """Word counts for BM25 (docs/storage.md#word-counts).
 
 What must hold:
-1. after any writes the tables equal those of an index that is built anew;
+1. after any writes the tables equal those of an index that is built anew,
+   and lengths in the cache are those of the tables;
 2. without a setting that asks for BM25 they are empty; a change of the settings counts again;
 3. an index of format 2 is upgraded in place.
 """
@@ -17,6 +18,7 @@ from unittest.mock import patch
 import pytest
 
 from svcd.index import schema, word_counts
+from svcd.index.read_transaction import Cache
 from svcd.index.writer import IndexWriter
 from tests.index.conftest import change, reading
 
@@ -28,6 +30,12 @@ def _contents(path: Path) -> tuple[list[Any], list[Any]]:
     with closing(sqlite3.connect(path)) as connection:
         return (connection.execute("SELECT * FROM word_frequencies ORDER BY 1, 2").fetchall(),
                 connection.execute("SELECT * FROM document_lengths ORDER BY 1").fetchall())
+
+
+def _lengths(path: Path, cache: Cache) -> tuple[bytes, float]:
+    with reading(path, cache) as reader:
+        assert reader.word_counts is not None
+        return reader.word_counts.lengths().rstrip(b"\0"), reader.word_counts.average_length()
 
 
 def _write(writer: IndexWriter, settings: dict[str, Any] | None = None, changes: Any = ()) -> None:
@@ -42,6 +50,7 @@ def _write(writer: IndexWriter, settings: dict[str, Any] | None = None, changes:
 def test_incremental_counts_equal_counts_built_anew(seed: int, tmp_path: Path, writer: IndexWriter) -> None:
     chosen = random.Random(seed)
     held: dict[int, dict[str, list[str]]] = {}
+    cache = Cache(1 << 20)
     _write(writer, ON)
     with patch.object(word_counts, "_MOST_GATHERED", chosen.choice((5, 100, 10_000))):
         for _ in range(chosen.randint(1, 8)):
@@ -53,6 +62,8 @@ def test_incremental_counts_equal_counts_built_anew(seed: int, tmp_path: Path, w
                     held[docid] = {field: chosen.choices(WORDS, k=chosen.randint(1, 12)) for field in ("title", "text")}
                 changes.append(change(docid, held.get(docid), before))
             _write(writer, changes=changes)
+            # What the cache keeps of the lengths follows the writes.
+            assert _lengths(writer.path, cache) == _lengths(writer.path, Cache(1 << 20)), seed
     with closing(IndexWriter(tmp_path / "other.sqlite")) as other:
         _write(other, ON, [change(docid, fields) for docid, fields in sorted(held.items())])
         _write(other)
