@@ -73,16 +73,17 @@ class WordCountWriter:
         self.forget()
         self._are_new = are_new
         for block, terms in edits.items():
+            emptied: list[tuple[str, int]] = []
             self._connection.executemany(
                 "INSERT OR REPLACE INTO word_frequencies(term, block, docids, codes) VALUES (?, ?, ?, ?)",
-                self._edited(block, terms))
-        if edits:
-            self._connection.execute("DELETE FROM word_frequencies WHERE docids = x''")
+                self._edited(block, terms, emptied))
+            self._connection.executemany("DELETE FROM word_frequencies WHERE term = ? AND block = ?", emptied)
         self._write_lengths(lengths)
         self._are_new = True
 
-    def _edited(self, block: int, terms: Mapping[str, array[int]]) -> Iterator[tuple[str, int, bytes, bytes]]:
-        """Yield the new rows of a block."""
+    def _edited(self, block: int, terms: Mapping[str, array[int]], emptied: list[tuple[str, int]]
+                ) -> Iterator[tuple[str, int, bytes, bytes]]:
+        """Yield the new rows of a block; put the keys of rows without documents into `emptied`."""
         for term in sorted(terms):
             added = terms[term]
             row = self._connection.execute("SELECT docids, codes FROM word_frequencies WHERE term = ? AND block = ?",
@@ -98,7 +99,10 @@ class WordCountWriter:
             counts = dict(zip(known, codes))
             counts.update((edit >> _CODE_BITS, edit & _CODE) for edit in added)
             left = sorted(docid for docid, code in counts.items() if code)
-            yield term, block, to_bytes(DocIds(left)), bytes([counts[docid] for docid in left])
+            if left:
+                yield term, block, to_bytes(DocIds(left)), bytes([counts[docid] for docid in left])
+            else:
+                emptied.append((term, block))
 
     def _write_lengths(self, lengths: Mapping[int, int]) -> None:
         blocks: defaultdict[int, dict[int, int]] = defaultdict(dict)
@@ -113,8 +117,7 @@ class WordCountWriter:
                 codes[offset] = code
             self._connection.execute("INSERT OR REPLACE INTO document_lengths(block, codes) VALUES (?, ?)",
                                      (block, bytes(codes.rstrip(b"\0"))))
-        if blocks:
-            self._connection.execute("DELETE FROM document_lengths WHERE codes = x''")
+            self._connection.execute("DELETE FROM document_lengths WHERE block = ? AND codes = x''", (block,))
 
     def clear(self) -> None:
         """Delete all rows."""
