@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -160,9 +160,8 @@ def _own_archive() -> str | None:
     return next((uri for uri in listed if "security" not in uri), None)
 
 
-def tried(name: str, archive: Path, made: Path, is_short: bool) -> list[tuple[str, str, str]]:
-    """Return (way, what happened, remark) of each way of installation on a platform, and of the tests."""
-    rows = []
+def tried(name: str, archive: Path, made: Path, is_short: bool) -> Iterator[tuple[str, str, str]]:
+    """Yield (way, what happened, remark) of each way of installation on a platform, and of the tests."""
     with TemporaryDirectory(prefix="svcd-platform-") as folder:
         root = Root(archive, Path(folder))
         shutil.copytree(made, root.folder / "made")
@@ -172,14 +171,13 @@ def tried(name: str, archive: Path, made: Path, is_short: bool) -> list[tuple[st
         for way in WAYS[:1] if is_short else WAYS:
             installed = root.run(f"! command -v cc && {way.install}")
             if installed.returncode:
-                rows.append((way.name, "not installed", _last(installed)))
+                yield way.name, "not installed", _last(installed)
                 continue
             did = root.run(f"python3 /made/main_job.py /made/films.json {way.command}")
-            rows.append((way.name, "failed" if did.returncode else "installed, main job", _last(did)))
+            yield way.name, "failed" if did.returncode else "installed, main job", _last(did)
         if not is_short and name.partition("/")[2] in NATIVE:
             ran = root.run("cd /clone && make .venv/ready-to-test && .venv/bin/python -m pytest -q -m 'not slow'")
-            rows.append(("quick tests", "failed" if ran.returncode else "passed", _last(ran)))
-    return rows
+            yield "quick tests", "failed" if ran.returncode else "passed", _last(ran)
 
 
 def _last(ran: subprocess.CompletedProcess[str]) -> str:
