@@ -278,6 +278,15 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
         "facetHits": array(record({"value": STRING, "count": COUNT})), "facetQuery": _TEXT_OR_NULL,
         "processingTimeMs": COUNT, "remoteErrors": REMOTE_ERRORS,
     }, optional=["remoteErrors"]),
+    "Explanation": record({
+        "indexUid": STRING, "documentId": STRING, "query": STRING, "isHit": BOOLEAN, "place": nullable(COUNT),
+        "score": nullable({"type": "number"}), "rules": {"type": "object"},
+        "words": array(record({"word": STRING, "matches": array(record({
+            "text": STRING, "kind": {"type": "string", "enum": ["exact", "prefix", "typo", "stem", "infix", "joined", "phrase",
+                                                                "split", "synonym"]},
+            "typos": COUNT, "fields": array(STRING)}))})),
+        "next": nullable({"type": "object"}), "cause": nullable({"type": "object"}), "processingTimeMs": COUNT,
+    }),
     "SearchMetadata": record({
         "query": STRING, "queryUid": {"type": "string", "format": "uuid"}, "indexUid": STRING, "primaryKey": STRING,
         "remote": STRING,

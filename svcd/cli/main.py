@@ -27,6 +27,7 @@ COMMANDS = {
     "import-from": ("import_from", "command", "Copy everything from another instance, also of the reference engine."),
     "export": ("documents", "export_command", "Write the documents of an index."),
     "search": ("search", "search_command", "Search an index."),
+    "explain": ("explain", "explain_command", "Explain why a document is at its place in a search, or is not found."),
     "status": ("search", "status_command", "Show the indexes and tasks of the instance."),
     "backup": ("backup", "backup_command", "Copy the whole instance to a file, while it serves."),
     "restore": ("backup", "restore_command", "Make a data folder from a backup or a dump."),

@@ -197,3 +197,46 @@ class _BucketSort:
             universe, batch = kept.docids, None
         for docid in first(universe, left) if batch is None else batch.ordered_docids(universe)[:left]:
             hits.append(Hit(docid, details))
+
+
+class Followed(NamedTuple):
+    """A document in a ranking. before: number of documents ranked before it.
+
+    better: the details of the last bucket before its own that a rule found better, and the number of documents in it; None if the
+    rules put no document before it.
+    """
+
+    details: Details
+    before: int
+    better: tuple[Details, int] | None
+
+
+class _Follow(_BucketSort):
+    """A bucket sort for one document: it counts the documents of better buckets instead of ranking them, and then stops."""
+
+    def __init__(self, rules: Sequence[Rule], universe: DocIds, docid: int, expired: Callable[[], bool]) -> None:
+        super().__init__(rules, RankingLimits(1), expired, None, universe)
+        self._docid = docid
+        self.before = 0
+        self.better: tuple[Details, int] | None = None
+
+    def descend(self, level: int, graph: Callable[[], Graph], universe: Documents, details: Details,
+                batch: CandidateBatch | None = None) -> None:
+        docids = universe if batch is None else batch.docids(universe)
+        if self._docid in docids:
+            super().descend(level, graph, universe, details, batch)
+        else:
+            self.before += len(docids)
+            self.better = details, len(docids)
+
+    def _deliver(self, universe: Documents, details: Details, batch: CandidateBatch | None) -> None:
+        docids = universe if batch is None else batch.docids(universe)
+        self.before += docids.to_array().index(self._docid)
+        self.ranking.hits.append(Hit(self._docid, details))
+
+
+def follow(rules: Sequence[Rule], graph: Graph, universe: DocIds, docid: int, expired: Callable[[], bool]) -> Followed:
+    """Rank one document of the universe as rank() does, without `distinct` and threshold. Arguments: see rank()."""
+    sort = _Follow(rules, universe, docid, expired)
+    sort.descend(0, lambda: graph, universe, ())
+    return Followed(sort.ranking.hits[0].details, sort.before, sort.better)

@@ -21,7 +21,7 @@ from svcd.query.terms import Postings, Term, Terms
 from svcd.ranking.bm25 import Scorer
 from svcd.ranking.bucket_sort import Hit, Ranking, RankingLimits, chain, rank
 from svcd.ranking.distinct import Distinct
-from svcd.ranking.rule import RankingContext
+from svcd.ranking.rule import RankingContext, Rule
 from svcd.ranking.scores import Pinned
 from svcd.ranking.sort import SortError, check_sortable, parse_rule
 from svcd.ranking.word_postings import scorer_of
@@ -33,6 +33,7 @@ from svcd.search.matches import LocatedTerm, MatchFinder
 from svcd.search.request import SearchQuery
 
 T = TypeVar("T")
+Ranker = Callable[[Sequence[Rule], Graph, DocIds, RankingLimits, Callable[[], bool], "Distinct | None"], Ranking]
 
 
 class Found(NamedTuple):
@@ -154,10 +155,10 @@ def keyword_search(reader: Reader, query: SearchQuery, limits: RankingLimits, ex
 
 
 def rank_by_words(scope: Scope, parsed: ParsedQuery, limits: RankingLimits, expired: Callable[[], bool],
-                  pins: Sequence[tuple[int, Hit]] = ()) -> Found:
+                  pins: Sequence[tuple[int, Hit]] = (), rank: Ranker = rank) -> Found:
     """Rank the documents of a scope by the words of its query, or only by the rules that sort for a query without words.
 
-    pins: hits with their positions, which they take regardless of words and ranking rules.
+    pins: hits with their positions, which they take regardless of words and ranking rules. rank: runs the rules.
     """
     tracing.begin("evaluate query")
     context, settings = scope.context, scope.reader.settings

@@ -51,6 +51,11 @@ def test_documents_come_in_are_found_and_come_out_as_they_were(run: Run, daemon:
     assert run("import", "films.json", "films", "--portion", "50000") == (0, f"{len(FILMS):,} documents in films\n", "")
     status, out, _ = run("search", "films", "film", "77", "--limit", "1", "--scores")
     assert status == 0 and out.startswith("Film 77  ") and "words: matchingWords 2" in out
+    status, out, _ = run("explain", "films", "77", "film", "77")
+    assert status == 0 and out.startswith("hit at place 1, score ") and "  77: 77 (exact) in " in out and "1 just before it" not in out
+    status, out, _ = run("explain", "films", "78", "77", "--json")
+    assert status == 0 and json.loads(out)["cause"]["kind"] == "wordMissing"
+    assert run("explain", "films", "x", "77") == (1, "", "svcd: Document `x` not found.\n")
     assert run("export", "films", "-o", "out.ndjson")[:2] == (0, f"{len(FILMS):,} documents of films in out.ndjson\n")
     assert [json.loads(line) for line in (files / "out.ndjson").read_text().splitlines()] == FILMS
     status, out, _ = run("export", "films", "--array", "--fields", "id")

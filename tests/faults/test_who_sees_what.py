@@ -67,6 +67,9 @@ FETCHES: list[Any] = [{}, {"filter": "owner EXISTS", "fields": ["*"], "sort": ["
 FACETS = [{"facetName": name, **members} for name in ("owner", "title", "friend", HUSH[:4]) for members in (
     {}, {"facetQuery": "h"}, {"facetQuery": "v"}, {"filter": "owner EXISTS OR owner NOT EXISTS"}, {"useNetwork": True})]
 SIMILAR = [{"id": each, "embedder": "e", "filter": condition} for each in (1, 2, "s1") for condition in (None, "owner EXISTS")]
+EXPLAINED = [{"documentId": each, "q": q, "filter": condition, "attributesToSearchOn": fields} for each in ("1", "2", "s1")
+             for q in (HUSH[:4], VEILED[:5] + "x zz", PLAIN, None) for condition, fields in (
+                 (None, None), ("owner = x", None), (None, ["owner"]), ("_foreign(friend, owner EXISTS)", None))]
 SWAPS = [[{"indexes": list(pair), "rename": rename}] for pair in (("own", "other"), ("other", "new")) for rename in (False, True)]
 TEMPLATES = [{"template": {"kind": kind, "indexUid": index_uid, **more}, "input": given} for index_uid in ("own", "other")
              for kind, more in (("chatDocumentTemplate", {}), ("documentTemplate", {"embedder": "e"}), ("inlineDocumentTemplate", {"inline": "{{ doc.title }}"}))
@@ -101,6 +104,7 @@ REQUESTS: dict[str, tuple[list[Any], tuple[str, ...]]] = {  # operation: (bodies
     "post_indexes_index_uid_facet_search": (FACETS, ("",)),
     "get_indexes_index_uid_similar": (NO_BODY, ("?id=1&embedder=e", "?id=s1&embedder=e", "?id=2&embedder=e&filter=owner%20EXISTS")),
     "post_indexes_index_uid_similar": (SIMILAR, ("",)),
+    "post_indexes_index_uid_explain": (EXPLAINED, ("",)),
     "patch_indexes_index_uid_settings": ([{"synonyms": {"a": ["b"]}}, {"foreignKeys": [{"foreignIndexUid": "other", "fieldName": "friend"}]}], ("",)),
     "get_tasks": (NO_BODY, TASK_FILTERS), "get_batches": (NO_BODY, TASK_FILTERS),
     "get_tasks_stream": (NO_BODY, ("", "?indexUids=other")), "get_batches_stream": (NO_BODY, ("", "?indexUids=other")),
