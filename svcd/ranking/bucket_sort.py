@@ -5,6 +5,7 @@ hits (docs/ranking.md#bucket-sort). No other module knows how many hits are requ
 """
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Callable, NamedTuple, Sequence
 
@@ -231,7 +232,7 @@ class _Follow(_BucketSort):
 
     def _deliver(self, universe: Documents, details: Details, batch: CandidateBatch | None) -> None:
         docids = universe if batch is None else batch.docids(universe)
-        self.before += docids.to_array().index(self._docid)
+        self.before += bisect_left(docids.to_array(), self._docid)
         self.ranking.hits.append(Hit(self._docid, details))
 
 

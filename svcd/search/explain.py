@@ -21,9 +21,9 @@ from svcd.ranking.distinct import Distinct
 from svcd.ranking.rule import Rule
 from svcd.ranking.scores import Pinned, Skipped, score, score_details
 from svcd.schema.ranking_rules import BM25, is_attribute_split
-from svcd.search.keyword import Found, by_position, empty_graph, rank_by_words, scope_of, values_at
+from svcd.search.keyword import Found, by_position, empty_graph, placed, rank_by_words, scope_of, split_pins, values_at
 from svcd.search.request import Embed, Federation, IndexedQuery
-from svcd.search.search import Kind, Search, Timer, ranking_limits, search
+from svcd.search.search import Kind, Search, Timer, cutoff_ms, ranking_limits, search, split_distinct
 from svcd.search.word_causes import OwnWords, WordSearch, is_shown, matched_words, missing_cause
 
 # A place beyond the page is counted for this time, in milliseconds; then it is unknown.
@@ -125,7 +125,8 @@ class _Explanation:
                 cause = missing_cause(WordSearch(self._scope, self._parsed, self._graph, found), own, self._question.visible)
             if cause is not None:
                 return {**members, "cause": cause}
-        hits = self._hits(self._end, self._query.ranking_score_threshold)
+        hits = (self._hits_by_words(found) if found is not None and self._kind is Kind.KEYWORD else
+                self._hits(self._end, self._query.ranking_score_threshold))
         place = _place(hits, self._docid)
         if place is not None:
             details, there = hits[place - 1].details, self._hit_before(hits, place)
@@ -162,16 +163,22 @@ class _Explanation:
                 "clauses": [clause.text for clause in failing], "values": values}
 
     def _searched_words(self) -> Found | None:
-        """Prepare the ranking by words, without running it; None for a search by vectors alone."""
-        def prepared(rules: Sequence[Rule], graph: Graph, universe: DocIds, _limits: RankingLimits,
-                     _expired: Callable[[], bool], _distinct: Distinct | None) -> Ranking:
+        """Run a search by words, for other searches only up to the ranking; None for a search by vectors alone.
+
+        A document that does not match the words needs no ranking, either.
+        """
+        def ranked(rules: Sequence[Rule], graph: Graph, universe: DocIds, limits: RankingLimits, expired: Callable[[], bool],
+                   distinct: Distinct | None) -> Ranking:
             self._rules, self._graph, self._universe = rules, graph, universe
+            if self._kind is Kind.KEYWORD and (self._pins or self._docid in universe):
+                return rank(rules, graph, universe, limits, expired, distinct)
             return Ranking(universe)
 
         if self._kind is Kind.SEMANTIC:
             return None
         limits = replace(ranking_limits(self._reader, self._query, self._question.federation), hits=max(self._end, 1))
-        return rank_by_words(self._scope, self._parsed, limits, lambda: False, self._pins, prepared)
+        expired = self._question.timer(cutoff_ms(self._reader))
+        return rank_by_words(self._scope, self._parsed, limits, expired, self._pins, ranked)
 
     def _excluded_cause(self) -> dict[str, Any] | None:
         if self._kind is Kind.SEMANTIC or self._docid not in self._scope.excluded(self._parsed):
@@ -184,8 +191,15 @@ class _Explanation:
 
     # Ranking
 
+    def _hits_by_words(self, found: Found) -> Sequence[Hit]:
+        """Return the hits up to the end of the page, as search() makes them of the same ranking."""
+        hits, pins = split_pins(found.ranking.hits)
+        if self._query.distinct is not None:
+            hits, _ = split_distinct(self._reader, self._query.distinct, hits)
+        return placed(hits, by_position(pins), self._end)
+
     def _hits(self, end: int, threshold: float | None) -> Sequence[Hit]:
-        """Run the search up to the end of its page."""
+        """Run a search with vectors up to a number of hits."""
         plain = replace(self._query, attributes_to_retrieve=None, attributes_to_highlight=None, attributes_to_crop=None,
                         show_matches_position=False, retrieve_vectors=False, show_ranking_score_details=True,
                         ranking_score_threshold=threshold)
@@ -248,9 +262,10 @@ class _Explanation:
             linked, grown = group, EMPTY
             while linked != grown and len(linked) <= _MOST_LINKED:
                 linked, grown = linked | sharing(linked), linked
-            linked = linked if len(linked) <= _MOST_LINKED else group
-            kept = rank(self._rules, self._graph, linked, RankingLimits(min(len(linked), _MOST_LINKED)),
-                        self._question.clock(_COUNTING_MS), distinct).hits
+            # Of many more, the best one that shares a value is taken.
+            are_few = len(linked) <= _MOST_LINKED
+            kept = rank(self._rules, self._graph, linked if are_few else group, RankingLimits(len(linked) if are_few else 1),
+                        self._question.clock(_COUNTING_MS), distinct if are_few else None).hits
             if all(hit.docid != self._docid for hit in kept):
                 rival = next((hit.docid for hit in kept if hit.docid in group), None)
         if rival is None:

@@ -128,7 +128,7 @@ def search(readers: Mapping[str, Reader], queries: Sequence[IndexedQuery], feder
         if query.rules is not None:
             hits, pins = split_pins(hits)
         if query.distinct is not None:
-            hits, rejected = _split_distinct(reader, query.distinct, hits)
+            hits, rejected = split_distinct(reader, query.distinct, hits)
             counted -= DocIds([hit.docid for hit in rejected])
     first, end = federation.window
     patterns = federation.facets.get(indexed.index_uid)
@@ -184,7 +184,7 @@ def ranking_limits(reader: Reader, query: SearchQuery, federation: Federation, o
     return RankingLimits(required, threshold, to_the_end, order_only, federation.is_paged)
 
 
-def _split_distinct(reader: Reader, field: str, hits: Sequence[Hit]) -> tuple[list[Hit], list[Hit]]:
+def split_distinct(reader: Reader, field: str, hits: Sequence[Hit]) -> tuple[list[Hit], list[Hit]]:
     """Split hits into (the hits that share no value of the field with an earlier hit, the rest)."""
     texts = reader.documents([hit.docid for hit in hits])
     distinct = DistinctFilter(field)
