@@ -306,7 +306,7 @@ def _clustered(size: int) -> st.SearchStrategy[list[list[int]]]:
 @pytest.mark.parametrize("strategy", FORCED)
 @given(asked=st.sampled_from([19, 20, 76, 77, 300]).flatmap(lambda size: st.tuples(st.just(size), _clustered(size))),
        most=st.sampled_from([0, 1, 3, 100]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_the_tree_is_opened_level_by_level(strategy: str, asked: tuple[int, list[list[int]]], most: int) -> None:
     size, held = asked
     numbered = [[f"{number:03}" for number in numbers] for numbers in held]
