@@ -130,9 +130,10 @@ class App:
             return permission
 
         permission = check_permission()
-        text, wait_s = tasks.extract_wait(route, request.query) if request.query else ("", 0.0)
+        text, wait_s, is_dry_run = tasks.extract_write_params(route, request.query) if request.query else ("", 0.0, False)
         query = decode_query(text, route.query) if route.query else {}  # without parameters it is ignored: clients expect that
-        ctx = Context(services, request, permission, check_permission, query=query, body=self._body(route, request))
+        ctx = Context(services, request, permission, check_permission, query=query, body=self._body(route, request),
+                      is_dry_run=is_dry_run)
         if route.feature:
             require_feature(self._data_folder.features(), *route.feature)
         ctx.path = {name: _PATH_CHECKS.get(name, str)(text) for name, text in raw_path.items()}
@@ -141,7 +142,7 @@ class App:
         if cluster.AFTER_TASK in request.headers:
             cluster.wait_for_task(ctx)
         answer = route.run(ctx)
-        if wait_s:
+        if wait_s and not is_dry_run:
             answer = tasks.wait_for_task(ctx, answer, wait_s)
         value = answer.value
         if isinstance(value, Text):

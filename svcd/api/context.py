@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from svcd.instance.queue import Queue
     from svcd.remote.client import Client
     from svcd.remote.reranking import Reranker
+    from svcd.tasks.dry_runs import DryRuns
 
 # Bytes of the answers of all multi-searches of a process together; one answer has at most half of them.
 ANSWER_MEMORY = 64 << 20
@@ -68,8 +69,8 @@ class Services:
         (svcd.cli.search_worker).
     streams, large_answers, waiting_writes: how many responses without end, responses made in portions, and requests that wait
         for a task may exist at once.
-    make_embedders, make_client, make_reranker: make a part when the first request needs it. Without make_reranker, searches
-        cannot be personalized.
+    make_embedders, make_client, make_reranker, make_dry_runs: make a part when the first request needs it. Without
+        make_reranker, searches cannot be personalized.
     shows_page: browsers get the page at `/`. renames_by_patch: `PATCH /indexes/{index_uid}` accepts a new uid.
     """
 
@@ -88,6 +89,7 @@ class Services:
     make_embedders: Callable[[], Embedders] = no_services
     make_client: Callable[[], Client] = global_client
     make_reranker: Callable[[], Reranker] | None = None
+    make_dry_runs: Callable[[], DryRuns] | None = None
     shows_page: bool = False
     renames_by_patch: bool = False
     answer_memory: BodyMemory = field(default_factory=lambda: BodyMemory(ANSWER_MEMORY, "large answers"))
@@ -109,6 +111,12 @@ class Services:
         return self.make_client()
 
     @cached_property
+    def dry_runs(self) -> DryRuns:
+        """Tells what writes would do; in the main process."""
+        assert self.make_dry_runs
+        return self.make_dry_runs()
+
+    @cached_property
     def active_rules(self) -> ActiveRules:
         """The search rules of the instance; used while their feature is on."""
         return ActiveRules(self.data_folder)
@@ -124,10 +132,10 @@ class Context:
     """One request, authorised and decoded.
 
     recheck_permission: checks the key again, for long answers. Raises the same errors as the first check. path: the checked path
-    parameters, by the names of the route. query: every declared parameter, decoded, with defaults filled in. body: decoded as the
-    route declares; absent members are absent. None for Stream and for no body. snapshot: all indexes of a request as of one
-    moment, while it reads several (svcd.api.filters.index_snapshot). search_until: the time (monotonic) after which the searches
-    of this request stop ranking.
+    parameters, by the names of the route. query: every declared parameter, decoded, with defaults filled in. body: decoded as
+    the route declares; absent members are absent. None for Stream and for no body. is_dry_run: a write asks what it would do.
+    snapshot: all indexes of a request as of one moment, while it reads several (svcd.api.filters.index_snapshot). search_until:
+    the time (monotonic) after which the searches of this request stop ranking.
     """
 
     services: Services
@@ -137,6 +145,7 @@ class Context:
     path: Mapping[str, Any] = field(default_factory=dict)
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
+    is_dry_run: bool = False
     snapshot: IndexSnapshot | None = None
     search_until: float = float("inf")
 

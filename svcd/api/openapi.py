@@ -8,7 +8,7 @@ from svcd import INTERFACE_VERSION
 from svcd.api.context import Context
 from svcd.api.routes import JSON, HandlerResult, Route, Stream, Text
 from svcd.api.shapes import SCHEMAS, Json, ref
-from svcd.api.tasks import WAIT, WAIT_NAME, is_write
+from svcd.api.tasks import WRITE_PARAMS, is_write
 from svcd.auth.keys import names_that_open
 from svcd.base.errors import ERRORS
 from svcd.base.json_text import dumps
@@ -37,8 +37,8 @@ def _responses(route: Route) -> Json:
     responses: Json = {}
     answers = dict(route.answers)
     if is_write(route):  # a waiting request gets the finished task
-        finished = ref("Task")
-        answers[200] = {"oneOf": [ref("TaskSummary"), finished]} if route.answers.get(200) == "TaskSummary" else finished
+        summary = [ref("TaskSummary")] if route.answers.get(200) == "TaskSummary" else []
+        answers[200] = {"oneOf": [*summary, ref("Task"), ref("DryRun")]}
     for status, shape in answers.items():
         response: Json = {"description": _MEANINGS[status]}
         if status != 204:
@@ -65,7 +65,7 @@ def _operation(route: Route) -> Json:
         {"name": name, "in": "path", "required": True, "schema": dict(_PATH_PARAMETERS.get(name, {"type": "string"}))}
         for name in route.parameters]
     parameters += [param.describe(name) for name, param in route.query.items()]
-    parameters += [WAIT.describe(WAIT_NAME)] if is_write(route) else []
+    parameters += [param.describe(name) for name, param in WRITE_PARAMS.items()] if is_write(route) else []
     parameters += [{"name": name, "in": "header", "required": False, "schema": {"type": "string"}, "description": about}
                    for name, about in route.headers.items()]
     if parameters:

@@ -5,12 +5,13 @@ Members are in the order of the interface; see docs/tasks-and-batches.md for tas
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from svcd.api.routes import HandlerResult
 from svcd.auth.keys import ACTIONS
 from svcd.base.quantities import human_size, rfc3339_micro
-from svcd.instance.task_records import STATUSES, Batch, Task
+from svcd.instance.task_records import ENQUEUED, STATUSES, Batch, Task
 from svcd.tasks.batching import KINDS
 from svcd.tasks.views import elapsed_text, moment_text
 from svcd.validation import Param
@@ -35,9 +36,22 @@ def task_summary(task: Task) -> Json:
 
 def enqueued(ctx: Context, kind: str, index_uid: str | None, details: Json | None, content: Json | None = None, status: int = 202,
              **others: Any) -> HandlerResult:
-    """Enqueue a task, and answer with its summary. others: see Queue.enqueue()."""
+    """Enqueue a task, and answer with its summary; or, for a dry run, with what it would do. others: see Queue.enqueue()."""
+    if ctx.is_dry_run:
+        return _dry_run(ctx, kind, index_uid, details, content or {}, **others)
     task = ctx.queue.enqueue(kind, index_uid, details=details, content=content, **others)
     return HandlerResult(status, task_summary(task))
+
+
+def _dry_run(ctx: Context, kind: str, index_uid: str | None, details: Json | None, content: Json, payload: Path | None = None,
+             payload_bytes: int = 0, custom_metadata: str | None = None) -> HandlerResult:
+    try:
+        return HandlerResult(200, ctx.services.dry_runs.answer(Task(
+            -1, kind, index_uid, ENQUEUED, 0, details=details, content=content, payload=payload.name if payload else None,
+            payload_bytes=payload_bytes)))
+    finally:
+        if payload is not None:
+            payload.unlink(missing_ok=True)
 
 
 def batch_view(batch: Batch) -> Json:
@@ -165,6 +179,15 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
         "canceledBy": nullable(COUNT), "details": {"type": "object"}, "error": nullable(ref("Error")), "duration": _TEXT_OR_NULL,
         "enqueuedAt": MOMENT, "startedAt": nullable(MOMENT), "finishedAt": nullable(MOMENT), "customMetadata": STRING,
     }, optional=["details", "customMetadata"]),
+    "DryRun": record({
+        "dryRun": BOOLEAN, "type": ref("Kind"), "indexUid": _TEXT_OR_NULL, "status": ref("Status"),
+        "error": nullable(ref("Error")), "details": {"type": "object"}, "settings": mapping(record({"from": {}, "to": {}})),
+        "documents": record(dict.fromkeys(("added", "replaced", "rewritten", "deleted", "unchanged"), COUNT)),
+        "madeAgain": record(dict.fromkeys(("words", "values", "locations", "wordCounts"), COUNT)),
+        "vectors": mapping(record(dict.fromkeys(("made", "calls", "removed"), COUNT))),
+        "bytesWritten": COUNT, "bytesOnDisk": {"type": "integer"}, "seconds": {"type": "number", "minimum": 0},
+        "waitingTasks": COUNT,
+    }),
     "TaskPage": _uid_page_of("Task"),
     "Progress": record({
         "steps": array(record({"currentStep": STRING, "finished": COUNT, "total": COUNT})),

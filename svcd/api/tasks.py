@@ -243,7 +243,7 @@ def _change(kind: str, counter: str, verb: str, ctx: Context) -> HandlerResult:
             "`beforeStartedAt`, `afterStartedAt`, `beforeFinishedAt`, `afterFinishedAt`.",
         )
     uids = ctx.queue.matching(task_filter(ctx.query), ctx.permission.restriction)
-    details = {"matchedTasks": len(uids), counter: None, "originalFilter": f"?{without_wait(ctx.request.query)}"}
+    details = {"matchedTasks": len(uids), counter: None, "originalFilter": f"?{without_write_params(ctx.request.query)}"}
     return shapes.enqueued(ctx, kind, None, details, {"uids": uids}, status=200)
 
 
@@ -296,6 +296,10 @@ def parse_duration(text: str) -> float:
 
 WAIT = Param(parse_duration, about="Answer the finished task with 200 if it finishes within this duration "
                                    "(`500ms`, `1.5s`, `2m`), and the summary otherwise.")
+# `?dryRun=true`: answers a write with what its task would do (svcd.tasks.dry_runs).
+DRY_RUN_NAME = "dryRun"
+WRITE_PARAMS = {WAIT_NAME: WAIT, DRY_RUN_NAME: Param(query_strings.boolean, default=False, about=(
+    "True answers with what the task would do, and enqueues nothing."))}
 
 
 def is_write(route: Route) -> bool:
@@ -303,18 +307,18 @@ def is_write(route: Route) -> bool:
     return "TaskSummary" in route.answers.values()
 
 
-def extract_wait(route: Route, query: str) -> tuple[str, float]:
-    """(the query string without `wait`, its seconds, or 0 if it is absent). Raises bad_request."""
-    if WAIT_NAME not in query or not is_write(route):
-        return query, 0.0
-    own = [part for part in query.split("&") if part.partition("=")[0] == WAIT_NAME]
-    decoded: Mapping[str, Any] = decode_query("&".join(own), {WAIT_NAME: WAIT})
-    return without_wait(query), decoded[WAIT_NAME] or 0.0
+def extract_write_params(route: Route, query: str) -> tuple[str, float, bool]:
+    """(the query string without WRITE_PARAMS, the seconds of `wait` or 0, `dryRun`). Raises bad_request."""
+    if WAIT_NAME not in query and DRY_RUN_NAME not in query or not is_write(route):
+        return query, 0.0, False
+    own = [part for part in query.split("&") if part.partition("=")[0] in WRITE_PARAMS]
+    decoded: Mapping[str, Any] = decode_query("&".join(own), WRITE_PARAMS)
+    return without_write_params(query), decoded[WAIT_NAME] or 0.0, decoded[DRY_RUN_NAME]
 
 
-def without_wait(query: str) -> str:
-    """The query string, still percent-encoded, without `wait`."""
-    return "&".join(part for part in query.split("&") if part.partition("=")[0] != WAIT_NAME)
+def without_write_params(query: str) -> str:
+    """The query string, still percent-encoded, without WRITE_PARAMS."""
+    return "&".join(part for part in query.split("&") if part.partition("=")[0] not in WRITE_PARAMS)
 
 
 def wait_for_task(ctx: Context, answer: HandlerResult, seconds: float) -> HandlerResult:

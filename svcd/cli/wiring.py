@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from svcd.cluster.node import Node
     from svcd.cluster.service import ClusterService
     from svcd.remote.client import Client
+    from svcd.tasks.dry_runs import DryRuns
     from svcd.tasks.global_tasks import SnapshotSchedule
 
 # Memory of an idle indexing process, and bytes of Python objects for each byte that a budget counts.
@@ -86,6 +87,7 @@ def application(config: Config, instance: Instance,
         make_embedders=lambda: serving.embedders(networks, config.experimental_embedding_cache_entries),
         make_client=lambda: serving.remote_client(networks),
         make_reranker=serving.reranker(config.experimental_personalization_api_key, networks),
+        make_dry_runs=lambda: dry_runs(config, instance),
         shows_page=config.env == "development", renames_by_patch=config.experimental_rename_by_patch,
     ))
 
@@ -152,6 +154,15 @@ def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = la
         networks=[str(network) for network in config.experimental_allowed_ip_networks],
         payload_limit=config.http_payload_size_limit, cluster=node, parallel_after_s=config.parallel_batches_after,
     )
+
+
+def dry_runs(config: Config, instance: Instance) -> DryRuns:
+    """Return what answers dry runs, with the limits of the runner."""
+    from svcd.tasks.dry_runs import DryRuns  # loaded with the first dry run
+
+    workers = indexing_threads(config)
+    budget = memory_budget(config.max_indexing_memory, workers)
+    return DryRuns(instance, budget, serving.allowed_networks(config), min(2, workers))
 
 
 def object_store(config: Config) -> dict[str, Any] | None:

@@ -65,6 +65,11 @@ class RestEmbedder:
 
     # Dimensions
 
+    @property
+    def known_dimensions(self) -> int | None:
+        """The length of the vectors, if the service need not be asked for it."""
+        return self._dimensions
+
     def dimensions(self) -> int:
         """As in Embedder."""
         return self._dimensions or self._asked_dimensions(None)

@@ -22,8 +22,8 @@ from svcd.vectors.vector import from_bytes, to_bytes
 # Suffixes of the file and of its journal, appended to the name of the index file.
 SUFFIXES = ("-embeddings", "-embeddings-journal")
 
-# How a batch handles embeddings. In a cluster only the leader asks services, and shares the results.
-ALONE, SHARE, AWAIT = "alone", "share", "await"
+# How a batch handles embeddings. In a cluster only the leader asks services, and shares the results. A dry run only counts.
+ALONE, SHARE, AWAIT, COUNT = "alone", "share", "await", "count"
 
 _KEY_BYTES = 16
 # Without syncing: the data survives the death of the process. The journal undoes incomplete writes.

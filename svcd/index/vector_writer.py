@@ -303,14 +303,18 @@ class VectorWriter:
 
     def stored_parts(self, name: str, docids: Sequence[int]) -> Iterator[dict[int, StoredVectors]]:
         """Yield stored() in parts of about MOST_READ bytes, each read on demand."""
-        row = self.embedders[name]
+        row = self._stored_row(name)
         for part in _parts((key, size) for key, _, _, size in self._states(row.number, docids)):
             for ids in statement_portions(part):
                 yield dict(_read_row(row, each) for each in self._connection.execute(f"{_SELECT} IN ({placeholders(ids)})", ids))
 
     def portions(self, name: str) -> Iterator[list[tuple[int, StoredVectors]]]:
         """Yield all (docid, vectors) of an embedder by docid, in portions of about MOST_READ bytes, each read on demand."""
-        return self._portions(self.embedders[name])
+        return self._portions(self._stored_row(name))
+
+    def _stored_row(self, name: str) -> EmbedderRow:
+        """Return the row of an embedder as its vectors are stored."""
+        return self.embedders[name]
 
     def _portions(self, row: EmbedderRow) -> Iterator[list[tuple[int, StoredVectors]]]:
         first, last = id_range(row.number)

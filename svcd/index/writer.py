@@ -36,6 +36,7 @@ from svcd.index.vector_writer import StoredVectors, VectorWriter
 from svcd.index.word_counts import WordCountWriter
 from svcd.schema.field_values import FieldValues
 from svcd.schema.index_settings import IndexSettings
+from svcd.schema.word_weights import WordWeights
 
 # Limits of the table `changes`: docids of one generation (more than a delta needs, to refresh the materialized postings),
 # replaced terms that are looked up, and generations, for readers that cached older values.
@@ -98,9 +99,14 @@ class DocumentChange:
 class IndexWriter:
     """Opens an index file for writing, and creates it if absent. All writes happen inside transaction()."""
 
-    def __init__(self, path: Path, *, cache_kib: int = 8192, hash_bytes: int = 4 << 20) -> None:
-        self._connection = open_writer(path, cache_kib=cache_kib)
+    is_dry = False  # whether it only counts (svcd.index.dry_writer)
+
+    def __init__(self, path: Path, *, cache_kib: int = 8192, hash_bytes: int = 4 << 20,
+                 connection: sqlite3.Connection | None = None) -> None:
+        """connection: to a file that is prepared; None to open the file."""
+        self._connection = connection or open_writer(path, cache_kib=cache_kib)
         self.path = path
+        self.work: Counter[str] = Counter()  # what was written, in the units of svcd.instance.rates
         # Parts of documents handed over for writing, and parts for which the pipe to the other process had no room.
         self.parts, self.blocked_parts = 0, 0
         self._hash_bytes = hash_bytes
@@ -110,7 +116,8 @@ class IndexWriter:
         self._locations = GeoWriter(self._connection)
         self.vectors = VectorWriter(self._connection)
         try:
-            schema.prepare(self._connection, schema.INDEX)
+            if connection is None:
+                schema.prepare(self._connection, schema.INDEX)
             self._load()
         except BaseException:  # a damaged file: checks of the file must not find it open
             self.close()
@@ -371,20 +378,42 @@ class IndexWriter:
         return [StoredDocument(*row) for row in self._connection.execute(
             "SELECT docid, document_id, json FROM documents WHERE docid > ? ORDER BY docid LIMIT ?", (after, limit))]
 
-    def write(self, changes: Iterable[DocumentChange], encoded: EncodedDocuments | None = None) -> None:
+    def all_documents(self, portion: int) -> Iterator[list[StoredDocument]]:
+        """Yield all documents by docid, in portions."""
+        last = -1
+        while part := self.all_stored(last, portion):
+            yield part
+            last = part[-1].docid
+
+    def _count(self, changes: Sequence[DocumentChange]) -> None:
+        """Count changes of documents: in `work`, in the field distribution, and in the set of docids."""
+        kept = [change for change in changes if change.json is not None]
+        added = sum(change.is_new for change in kept)
+        texts = [_bytes_of(change.json or "") for change in changes]
+        self.work.update(added=added, replaced=len(kept) - added, deleted=len(changes) - len(kept), text=sum(texts),
+                         words=sum(change.has_other_words for change in kept))
+        self.docids |= DocIds([change.docid for change in kept])
+        self.docids -= DocIds([change.docid for change in changes if change.json is None])
+        self._distribution.update(chain.from_iterable(change.names for change in changes))
+        self._distribution.subtract(chain.from_iterable(change.names_before for change in changes))
+        self._document_bytes += sum(texts) - sum(change.bytes_before for change in changes)
+
+    def write(self, changes: Iterable[DocumentChange],
+              encoded: EncodedDocuments | Callable[[], EncodedDocuments] | None = None) -> None:
         """Apply changes, one per document, by ascending docid: FTS5 gathers ascending rows best.
 
-        encoded: the changes in encoded form, in this order; positions and values are then ignored.
+        encoded: the changes in encoded form, in this order, or a function that encodes them; positions and values are then
+        ignored.
         """
         ordered = sorted(changes, key=lambda change: change.docid)
-        documents, postings, letters = encoded or encoded_documents(
+        documents, postings, letters = (encoded() if callable(encoded) else encoded) or encoded_documents(
             (change.positions, change.values, change.docid if change.is_new else None) for change in ordered)
         removed = [(change.docid,) for change in ordered if change.json is None]
         kept = [change for change in ordered if change.json is not None]
         indexed = [(change, words) for change, (words, _) in zip(ordered, documents) if words is not None]
         for is_new, run in groupby(indexed, lambda each: each[0].is_new):
             if is_new:
-                self._add_words([(change.docid, words) for change, words in run])
+                self.work["characters"] += self._add_words([(change.docid, words) for change, words in run])
             else:
                 self._replace_words(list(run))
         self._write_values([(change, values) for change, (_, values) in zip(ordered, documents)])
@@ -396,19 +425,16 @@ class IndexWriter:
         self._connection.executemany("DELETE FROM documents WHERE docid = ?", removed)
         self._connection.executemany(_PUT_DOCUMENT, [
             (row := (change.docid, change.document_id, change.json)) + (row_checksum(*row),) for change in kept])
-        self.docids |= DocIds([change.docid for change in kept])
-        self.docids -= DocIds([docid for (docid,) in removed])
         self.write_vectors({change.docid: change.vectors for change in kept if change.vectors})
         self.vectors.remove(docid for (docid,) in removed)
-        self._distribution.update(chain.from_iterable(change.names for change in ordered))
-        self._distribution.subtract(chain.from_iterable(change.names_before for change in ordered))
-        self._document_bytes += sum(_bytes_of(change.json or "") - change.bytes_before for change in ordered)
+        self._count(ordered)
 
     def write_texts(self, documents: Sequence[tuple[StoredDocument, str]]) -> None:
         """Replace the JSON texts of documents whose words, values and locations do not change: (stored, new text)."""
         self._connection.executemany("UPDATE documents SET json = ?, checksum = ? WHERE docid = ?", [
             (text, row_checksum(stored.docid, stored.document_id, text), stored.docid) for stored, text in documents])
         self._document_bytes += sum(_bytes_of(text) - _bytes_of(stored.json) for stored, text in documents)
+        self.work["rewritten"] += len(documents)
 
     def clear(self) -> None:
         """Delete every document; fields keep their numbers."""
@@ -422,6 +448,10 @@ class IndexWriter:
                           "DROP TABLE IF EXISTS materialized_leaves", "UPDATE fields SET documents = 0"):
             self._connection.execute(statement)
         self._distribution.clear()
+        self._count_cleared()
+
+    def _count_cleared(self) -> None:
+        self.work["cleared"] += self.number_of_documents
         self.docids, self._document_bytes = EMPTY, 0
 
     def _write_values(self, changes: Iterable[tuple[DocumentChange, EncodedValues]]) -> None:
@@ -451,6 +481,7 @@ class IndexWriter:
                     for docid, fresh, values in documents]
         for docid, fresh, _ in numbered:
             self._values.change(docid, {}, _postings_of(fresh))
+        self.work["values"] += len(numbered)
         self._values.write_rows([(docid, _arrays_of(values)) for docid, _, values in numbered])
 
     def write_locations(self, locations: Mapping[int, DocumentLocation]) -> None:
@@ -491,11 +522,14 @@ class IndexWriter:
         if wanted == self.meta(word_counts.META_KEY):
             return
         self._set_meta(word_counts.META_KEY, wanted)
-        if wanted is None:
-            self._word_counts.weights = None
+        self.work["wordCounts"] += 0 if wanted is None else self.number_of_documents
+        self._count_all_words(None if wanted is None else settings.word_weights)
+
+    def _count_all_words(self, weights: WordWeights | None) -> None:
+        self._word_counts.weights = weights
+        if weights is None:
             self._word_counts.clear()
         else:
-            self._word_counts.weights = settings.word_weights
             self._word_counts.count_all(self._names())
 
     def _names(self) -> dict[int, str]:
@@ -506,15 +540,17 @@ class IndexWriter:
         """Index documents without words: (docid, words by field and position), by ascending docid."""
         given = list(positions)
         documents, _, letters = encoded_documents((found, {}, docid) for docid, found in given)
-        self._add_words([(docid, words) for (docid, _), (words, _) in zip(given, documents) if words is not None])
+        self.work["words"] += len(given)
+        self.work["reindexed"] += self._add_words(
+            [(docid, words) for (docid, _), (words, _) in zip(given, documents) if words is not None])
         self._add_letters(letters)
 
     def _add_letters(self, added: AddedLetters) -> None:
         self._prefix_postings.add({block: {self._column(name): found for name, found in fields.items()}
                                    for block, fields in added.items()})
 
-    def _add_words(self, added: Sequence[tuple[int, Words]]) -> None:
-        """Index documents without words, except their first letters."""
+    def _add_words(self, added: Sequence[tuple[int, Words]]) -> int:
+        """Index documents without words, except their first letters. Return the characters of their words."""
         texts: list[tuple[int, Iterable[tuple[int, str]]]] = []
         position_terms: list[tuple[int, str]] = []
         forward: list[tuple[int, str]] = []
@@ -537,6 +573,7 @@ class IndexWriter:
             names = self._names()
             for docid, row in forward:
                 self._word_counts.change(docid, "", row, names)
+        return sum(len(row) for _, row in forward)
 
     def _replace_words(self, changes: Sequence[tuple[DocumentChange, Words]]) -> None:
         """Replace the words of existing documents. FTS5 does not store texts, and needs the old ones to remove their terms."""
@@ -550,6 +587,7 @@ class IndexWriter:
             forward = fts.forward_text({column: row for column, (row, _, _, _) in words.items()})
             if old == forward:
                 continue
+            self.work["characters"] += len(old) + len(forward)
             self._record_change(docid, old)
             rows = fts.forward_rows(old)
             if old:

@@ -36,6 +36,7 @@ from svcd.index.connections import keep_log, open_writer
 from svcd.index.disk_space import PART_BYTES, Reserve, lacks_room
 from svcd.instance.data_folder import INDEX_COLUMNS, DataFolderReader, IndexRow, is_hidden
 from svcd.instance.queue import Queue
+from svcd.instance.rates import Rates
 from svcd.instance.rows import KeyWriter, Row, RowWriter, always
 from svcd.instance.unlisted_files import UNREADABLE, reconcile, remove_index_file, stored_outcomes
 from svcd.instance.webhooks import Outbox, Webhooks
@@ -85,6 +86,7 @@ class Instance(DataFolderReader):
                     f"{uid_file} is damaged: expected a UUID; delete the file, and svcd creates a new one") from None
             _write_text(path / "VERSION", f"{__version__}\n")
             self.queue = Queue(path / "instance.sqlite", self._writer, self._lock, self._readers, path / "payloads", self.reserve)
+            self.rates = Rates()
             self.rows = RowWriter(self._writer, self._lock)
             self.rows.on_change = self.row_changed
             self.webhooks = Webhooks(self._writer, self._lock, self.rows)

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count, islice
 from typing import Any, NamedTuple
 
@@ -33,7 +34,7 @@ Document = dict[str, Any]
 MAX_FIELDS = 65_535
 _WRITTEN_AT_ONCE = 250  # documents whose terms and values are in memory together: these take many times the bytes of the text
 # Bytes of text per portion for the analysis process, which analyzes one portion while this process parses the next.
-_SENT_AT_ONCE = 256 << 10
+SENT_AT_ONCE = 256 << 10
 _MOST_ORDERS = 1000
 _GEO, _GEOJSON = "_geo", "_geojson"
 _PORTION = 500  # documents whose locations are read together
@@ -99,7 +100,7 @@ class DocumentWriter:
         # Parts of portions in the analysis process: no longer pending, and not in the index yet.
         self._sent: deque[_Part] = deque()
         self._sent_ids: set[str] = set()
-        self._limit = min(limit, _SENT_AT_ONCE) if process else limit
+        self._limit = limit
         self._pending: dict[str, _Pending] = {}
         self._pending_bytes = 0
         # A deleted document keeps its docid until the batch ends: a later task may add it again.
@@ -171,6 +172,7 @@ class DocumentWriter:
         made by an embedder. Raises max_fields_limit_exceeded.
         """
         self._fetch([document_id for document_id, _ in documents])
+        self._writer.work["read"] += len(documents)
         self._pending_bytes += text_bytes
         for document_id, document in documents:
             if len(document) > MAX_FIELDS:
@@ -292,9 +294,8 @@ class DocumentWriter:
             else:
                 self._write_sent()  # first the parts that a dead analysis process had
                 self._writer.parts += 1
-                encoded = self._analysis.encoded((document or {}, _new_docid(change), change.has_other_words)
-                                                 for change, document in part)
-                self._writer.write([change for change, _ in part], encoded)
+                self._writer.write([change for change, _ in part], partial(self._analysis.encoded, [
+                    (document or {}, _new_docid(change), change.has_other_words) for change, document in part]))
 
     def _vector_changes(self, pending: Mapping[str, _Pending]) -> VectorChanges:
         """Return the changes of vectors of a portion, by docid and embedder. Raises IndexingFailure."""
@@ -446,6 +447,7 @@ def extract_all_locations(writer: IndexWriter) -> None:
     last = -1
     while (geo.has_points or geo.has_shapes) and (part := writer.all_stored(last, _PORTION)):
         locations.update((each.docid, geo.location(each.document_id, json_text.loads(each.json))) for each in part)
+        writer.work["located"] += len(part)
         last = part[-1].docid
         if len(locations) > _MAX_LOCATIONS:
             writer.write_locations(locations)

@@ -82,6 +82,7 @@ def edit(writer: IndexWriter, limit: int, content: Mapping[str, Any], progress: 
     edition, documents = DocumentEdit(content, writer.primary_key), DocumentWriter(writer, limit)
     finished = 0
     for part in _portions(writer, docids):
+        writer.work["edited"] += len(part)
         for stored in part:
             edition.apply(stored, documents)
         finished += len(part)

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from array import array
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 from svcd.base.errors import ApiError
-from svcd.index.kept_embeddings import ALONE, AWAIT, SHARE, KeptEmbeddings, embedding_key
+from svcd.index.kept_embeddings import ALONE, AWAIT, COUNT, SHARE, KeptEmbeddings, embedding_key
 from svcd.index.vector_reader import EmbedderRow
 from svcd.schema.embedder_settings import DEFAULT_TEMPLATE, indexing_fragments, indexing_part
 from svcd.schema.index_settings import IndexSettings
@@ -45,6 +47,10 @@ _answers = ALONE
 _networks: tuple[str, ...] = ()
 _embedders: Embedders | None = None
 _counts: RequestCounts | None = None  # of the batch; None before its first request
+_spent = {"inputs": 0, "embedding_s": 0.0}  # of the batch: the embedded inputs, and the seconds that they took
+_counted: dict[str, Counter[str]] = {}  # of a dry run: embedder -> vectors to make, calls of its service
+# The dimensions of a service that would be asked for them: a frequent number, for estimates of bytes.
+_ASSUMED_DIMENSIONS = 768
 
 
 class AnswersNeeded(Exception):
@@ -54,10 +60,12 @@ class AnswersNeeded(Exception):
 def begin_batch(networks: Sequence[str], answers: str = ALONE) -> None:
     """Set the private networks that embedders of this process may call, a launch option of the daemon; reset the counts.
 
-    answers: ALONE, SHARE on the leader of a cluster, AWAIT on its other nodes.
+    answers: ALONE, SHARE on the leader of a cluster, AWAIT on its other nodes, COUNT in a dry run.
     """
     global _networks, _embedders, _counts, _answers
     _counts = None
+    _spent.update(inputs=0, embedding_s=0.0)
+    _counted.clear()
     _answers = answers
     if tuple(networks) != _networks:
         _networks, _embedders = tuple(networks), None
@@ -66,6 +74,16 @@ def begin_batch(networks: Sequence[str], answers: str = ALONE) -> None:
 def is_shared() -> bool:
     """Return whether the answers of services are kept after the batch, for the other nodes of a cluster."""
     return _answers != ALONE
+
+
+def spent() -> dict[str, float]:
+    """Return the number of inputs that were embedded since begin_batch(), and the seconds that it took."""
+    return dict(_spent)
+
+
+def counted() -> dict[str, dict[str, int]]:
+    """Return embedder -> {"made": vectors that a dry run would make, "calls": requests to its service}."""
+    return {name: {"made": counts["made"], "calls": counts["calls"]} for name, counts in _counted.items()}
 
 
 def request_counts() -> dict[str, Any] | None:
@@ -131,6 +149,8 @@ class Source:
         from svcd.embedding import EmbeddingError
 
         try:
+            if _answers == COUNT and self._indexing["source"] not in _LOCAL:
+                return self._counted_dimensions()
             if _answers == ALONE or self._indexing["source"] in _LOCAL:
                 return self._embedder.dimensions()
             key = embedding_key(self._identity, _DIMENSIONS)
@@ -142,6 +162,24 @@ class Source:
             return int(found[key][0])
         except EmbeddingError as error:
             raise ApiError(CODE, error.while_generating()) from None
+
+    def _counted_dimensions(self) -> int:
+        """Return the length of the vectors as far as it is known, and count the request that would ask for it."""
+        known = getattr(self._embedder, "known_dimensions", None)
+        if known is None and self.has_fragments:
+            return self._embedder.dimensions()  # refuses
+        if known is None:
+            _counted.setdefault(self.name, Counter())["calls"] += 1
+        return int(known or (self._row.dimensions if self._row else _ASSUMED_DIMENSIONS))
+
+    def _count(self, inputs: int) -> list[array[float]]:
+        """Count inputs that would be embedded together; return vectors of zeros, which share their memory."""
+        assert self._row
+        counts = _counted.setdefault(self.name, Counter())
+        counts["made"] += inputs
+        if self._indexing["source"] not in _LOCAL:
+            counts["calls"] += -(-inputs // self._embedder.inputs_per_request)
+        return [array("f", bytes(4 * self._row.dimensions))] * inputs
 
     def _asked(self, keys: Sequence[bytes], ask: Callable[[], Sequence[array[float]]], kept: KeptEmbeddings
                ) -> Sequence[array[float]]:
@@ -242,13 +280,17 @@ class Source:
 
         keys = [embedding_key(self._identity, each) for each in inputs]
         is_local = self._indexing["source"] in _LOCAL
-        vectors = {} if is_local else kept.find(dict.fromkeys(keys))
+        vectors = {} if is_local or _answers == COUNT else kept.find(dict.fromkeys(keys))
         missing = {key: each for key, each in zip(keys, inputs) if key not in vectors}
         wanted = list(missing)
         portion = max(1, self._embedder.inputs_per_request * self._embedder.requests_at_once)
         for start in range(0, len(wanted), portion):
             part = wanted[start:start + portion]
             texts = [missing[key] for key in part]
+            if _answers == COUNT:
+                vectors.update(zip(part, self._count(len(part))))
+                continue
+            begun = time.perf_counter()
             try:
                 if is_local:
                     made: Sequence[array[float]] = self._embedder.embed(texts, _kept_counts())
@@ -261,5 +303,7 @@ class Source:
             if not is_local:
                 kept.keep(part, made)
             vectors.update(zip(part, made))
+            _spent["inputs"] += len(part)
+            _spent["embedding_s"] += time.perf_counter() - begun
             report(start + len(part), len(wanted))
         return [vectors.get(key) for key in keys]

@@ -69,8 +69,12 @@ def _delete(instance: Instance, connection: sqlite3.Connection, task: Task, prog
     return {"deletedTasks": instance.queue.delete(connection, task.content["uids"])}, []
 
 
-def _swap(instance: Instance, connection: sqlite3.Connection, task: Task, progress: Progress) -> _Ended:
-    progress("ensuring correctness of the swap", 0, 1)
+def new_names(instance: Instance, task: Task) -> dict[str, str]:
+    """Return old name -> new name of the indexes that a swap or renaming names. Raises index_not_found, index_already_exists."""
+    if task.kind == "indexUpdate":
+        old, new = task.index_uid or "", task.content["newIndexUid"]
+        _check_swaps([] if instance.index(old) else [old], [(old, new)] if instance.index(new) else [])
+        return {old: new}
     names: dict[str, str] = {}
     taken: list[tuple[str, str]] = []
     missing: list[str] = []
@@ -81,6 +85,12 @@ def _swap(instance: Instance, connection: sqlite3.Connection, task: Task, progre
             taken.append((left, right))
         missing += [each for each in ([left] if is_rename else [left, right]) if not instance.index(each)]
     _check_swaps(sorted(missing), taken)
+    return names
+
+
+def _swap(instance: Instance, connection: sqlite3.Connection, task: Task, progress: Progress) -> _Ended:
+    progress("ensuring correctness of the swap", 0, 1)
+    names = new_names(instance, task)
     progress("swapping the indexes", 0, 1)
     instance.rename_indexes(connection, names)
     progress("update the tasks", 0, 1)
@@ -92,13 +102,11 @@ def _rename(instance: Instance, connection: sqlite3.Connection, task: Task, prog
     """Rename an index and its history, like a swap with `rename`."""
     old, new, primary_key = task.index_uid or "", task.content["newIndexUid"], task.content.get("primaryKey")
     progress("updating the index", 0, 1)
-    row = instance.index(old)
-    _check_swaps([] if row else [old], [(old, new)] if instance.index(new) else [])
-    assert row is not None
+    names = new_names(instance, task)
+    row = instance.require_index(old)
     if primary_key not in (None, row.primary_key):  # the previous task should have set it; its error says why it failed
         raise ApiError("index_primary_key_already_exists",
                        f"Index `{old}` keeps its name, because its primary key could not be changed to `{primary_key}`.")
-    names = {old: new}
     instance.rename_indexes(connection, names)
     instance.update_index(connection, new, updated_at=task.started_at or task.enqueued_at, primary_key=row.primary_key,
                           stats=row.stats)

@@ -7,6 +7,7 @@ effect. See docs/tasks-and-batches.md#result-of-a-batch and #commit-and-crash.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import replace
@@ -18,7 +19,7 @@ from svcd.base import json_text
 from svcd.base.errors import ApiError, error_object
 from svcd.base.quantities import human_size
 from svcd.index.disk_space import disk_full_error, lacks_room
-from svcd.index.kept_embeddings import ALONE, KeptEmbeddings
+from svcd.index.kept_embeddings import ALONE, COUNT, KeptEmbeddings
 from svcd.index.writer import IndexWriter
 from svcd.schema import settings as settings_table
 from svcd.schema.documents import document_identifier, infer_primary_key
@@ -29,7 +30,7 @@ from svcd.tasks import batching, embedding
 from svcd.tasks.analysis import Analysis, AnalysisProcess
 from svcd.tasks.batching import KINDS
 from svcd.tasks.document_vectors import EmbedderChanges
-from svcd.tasks.documents import DocumentWriter, GeoExtraction, extract_all_locations
+from svcd.tasks.documents import SENT_AT_ONCE, DocumentWriter, GeoExtraction, extract_all_locations
 from svcd.tasks.embedding import EMBEDDING
 from svcd.tasks.indexing_client import MemoryBudget, ReportProgress
 from svcd.tasks.payloads import IndexingFailure, IndexingTask, read_payload
@@ -141,9 +142,11 @@ def _do_batch(request: Mapping[str, Any], progress: Progress, should_stop: Shoul
     tasks = [IndexingTask(**task) for task in request["tasks"]]
     path, index_uid = Path(request["path"]), request["indexUid"]
     embedding.begin_batch(request.get("networks", ()), request.get("answers", ALONE))
+    begun = time.perf_counter()
     try:
         answer = apply_batch(path, index_uid, request["shape"], tasks, MemoryBudget(**request["budget"]), progress,
                              request.get("freeBytes", 0), request.get("threads", 1))
+        answer["seconds"] = {"seconds": time.perf_counter() - begun, **embedding.spent()}
     except embedding.AnswersNeeded:
         return {"needsAnswers": True}
     except Exception as failure:
@@ -155,6 +158,26 @@ def _do_batch(request: Mapping[str, Any], progress: Progress, should_stop: Shoul
         error = damage.index_error(index_uid, fault).as_json()
         answer = {"fault": fault, "outcomes": [outcome_of(task, error=error) for task in tasks]}
     return answer | {"embedderRequests": embedding.request_counts()}
+
+
+def _do_dry_run(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
+    """Run one task on a writer that only counts. Return its outcome, the counts of the writer, and the changed settings."""
+    from svcd.index.dry_writer import DryIndexWriter  # imported late: most processes make no dry run
+
+    task = replace(IndexingTask(**request["task"]), index_uid=request["indexUid"])
+    embedding.begin_batch(request["networks"], COUNT)
+    with closing(DryIndexWriter(Path(request["path"]))) as writer:
+        before = writer.settings
+        (outcome,) = _apply(writer, task.index_uid, request["shape"], [task], MemoryBudget(**request["budget"]), progress,
+                            request["threads"])
+        if outcome["error"]:
+            return {"outcome": outcome}
+        old, new = settings_table.resolved(before), settings_table.resolved(writer.settings)
+        changes = {name: {"from": setting.hide(old[name]), "to": setting.hide(new[name])}
+                   for name, setting in settings_table.BY_NAME.items() if old[name] != new[name]}
+        vectors = embedding.counted()
+        return {"outcome": outcome, "changes": changes, "vectors": vectors, "removed": dict(writer.vectors.removed),
+                **writer.estimate({name: counts["made"] for name, counts in vectors.items()})}
 
 
 def _do_commit_nothing(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
@@ -202,8 +225,8 @@ def _do_export(request: Mapping[str, Any], progress: ReportProgress, should_stop
 
 
 _REQUESTS: Mapping[str, Callable[[Mapping[str, Any], ReportProgress, ShouldStop], dict[str, Any]]] = {
-    "batch": _do_batch, "commitNothing": _do_commit_nothing, "materialize": _do_materialize, "archive": _do_archive,
-    "abortUpload": _do_abort_upload, "export": _do_export}
+    "batch": _do_batch, "dryRun": _do_dry_run, "commitNothing": _do_commit_nothing, "materialize": _do_materialize,
+    "archive": _do_archive, "abortUpload": _do_abort_upload, "export": _do_export}
 
 
 def _apply(writer: IndexWriter, index_uid: str, shape: str, tasks: Sequence[IndexingTask], budget: MemoryBudget,
@@ -229,7 +252,7 @@ def _remember(writer: IndexWriter, tasks: Sequence[IndexingTask], outcomes: Sequ
 
 
 def _answer(writer: IndexWriter, outcomes: list[Outcome], recovered: dict[str, int] | None = None) -> dict[str, Any]:
-    return {"outcomes": outcomes, "primaryKey": writer.primary_key, "stats": writer.stats(),
+    return {"outcomes": outcomes, "primaryKey": writer.primary_key, "stats": writer.stats(), "work": dict(writer.work),
             "needsMaterializedPostings": writer.needs_materialized_postings(), "recovered": recovered}
 
 
@@ -238,8 +261,9 @@ def _documents(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: Memor
     total = sum(task.payload_bytes for task in tasks)
     before = 0
     has_process = threads > 1 and total >= ANALYZED_BESIDE
-    with closing(AnalysisProcess(writer.settings)) if has_process else nullcontext() as process:
-        documents = DocumentWriter(writer, budget.documents, process, partial(progress, EMBEDDING))
+    limit = min(budget.documents, SENT_AT_ONCE) if has_process else budget.documents
+    with closing(AnalysisProcess(writer.settings)) if has_process and not writer.is_dry else nullcontext() as process:
+        documents = DocumentWriter(writer, limit, process, partial(progress, EMBEDDING))
         for task in tasks:
             is_deletion = task.kind == "documentDeletion"
             progress("delete documents" if is_deletion else "indexing", before, total)
@@ -424,10 +448,10 @@ def _update_values(writer: IndexWriter, before: Mapping[str, Any], after: Mappin
 
 def _all_documents(writer: IndexWriter, progress: Progress) -> Iterator[list[tuple[int, dict[str, Any]]]]:
     """Yield every document as (docid, document), in portions."""
-    total, finished, last = writer.number_of_documents, 0, -1
-    while part := writer.all_stored(last, _REINDEX_CHUNK):
+    total, finished = writer.number_of_documents, 0
+    for part in writer.all_documents(_REINDEX_CHUNK):
         yield [(each.docid, json_text.loads(each.json)) for each in part]
-        last, finished = part[-1].docid, finished + len(part)
+        finished += len(part)
         progress("indexing", finished, total)
 
 

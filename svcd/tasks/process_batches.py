@@ -10,6 +10,7 @@ import os
 import uuid as uuids
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from svcd.base import logs
@@ -18,9 +19,11 @@ from svcd.index import kept_embeddings
 from svcd.index.disk_space import MOST_BYTES
 from svcd.instance.applied_log import ClusterStopped
 from svcd.instance.data_folder import IndexRow, missing_file_error, note_damage
+from svcd.instance.instance import Instance
 from svcd.instance.queue import SPACE_FREEING_KINDS
+from svcd.instance.task_records import Task
 from svcd.tasks import batching, global_tasks
-from svcd.tasks.batching import INDEX_DELETION
+from svcd.tasks.batching import INDEX_DELETION, Plan
 from svcd.tasks.indexing_client import (
     IndexingProcess, IndexingProcessCrashed, IndexingProcessDied, MemoryBudget, ReportProgress, Step)
 from svcd.tasks.jobs import BatchEnds, Job, RunnerContext, crash_message, failed_task, with_outcome
@@ -28,6 +31,32 @@ from svcd.tasks.jobs import BatchEnds, Job, RunnerContext, crash_message, failed
 _MOST_CRASHES = 3
 # Deaths of indexing processes in a row that are tolerated once a batch is committed, or while an unseen commit is overwritten.
 _MOST_DEATHS = 10
+
+
+def rejection_of(instance: Instance, index_uid: str, plan: Plan) -> Mapping[str, Any] | None:
+    """Return the error of a batch that is impossible in the present state of its index."""
+    row, first = instance.index(index_uid), plan.tasks[0]
+    if plan.shape == batching.ALREADY_APPLIED:
+        return None
+    if row is None:
+        if first.kind != "indexCreation" and not any(batching.may_create(task) for task in plan.tasks):
+            return error_object("index_not_found", f"Index `{index_uid}` not found.")
+    elif first.kind == "indexCreation":
+        return error_object("index_already_exists", f"Index `{index_uid}` already exists.")
+    elif plan.shape != INDEX_DELETION and instance.is_lost(row.uuid):
+        return missing_file_error(index_uid).as_json()  # creating a new file would hide the loss of the documents
+    return None
+
+
+def shape_of(plan: Plan) -> str:
+    """Return the shape of a batch as svcd.tasks.indexing knows it."""
+    return plan.shape if plan.shape in (*batching.JOINS, INDEX_DELETION) else plan.tasks[0].kind
+
+
+def task_request(task: Task, payload_folder: Path) -> dict[str, Any]:
+    """Return a task as an IndexingTask, in JSON."""
+    return {"uid": task.uid, "kind": task.kind, "content": task.content, "enqueued_at": task.enqueued_at,
+            "payload_bytes": task.payload_bytes, "payload": str(payload_folder / task.payload) if task.payload else None}
 
 
 class IndexBatches:
@@ -48,18 +77,8 @@ class IndexBatches:
 
     def run(self, job: Job, writer: IndexingProcess) -> None:
         """Run a batch to its end. A batch that is impossible in the present state of the index fails."""
-        row, first = self._instance.index(job.index_uid), job.plan.tasks[0]
-        rejection: Mapping[str, Any] | None = None
-        if job.plan.shape == batching.ALREADY_APPLIED:
-            pass
-        elif row is None:
-            if first.kind != "indexCreation" and not any(batching.may_create(task) for task in job.plan.tasks):
-                rejection = error_object("index_not_found", f"Index `{job.index_uid}` not found.")
-        elif first.kind == "indexCreation":
-            rejection = error_object("index_already_exists", f"Index `{job.index_uid}` already exists.")
-        elif job.plan.shape != INDEX_DELETION and self._instance.is_lost(row.uuid):
-            rejection = missing_file_error(job.index_uid).as_json()  # creating a new file would hide the loss of the documents
-        if rejection:
+        row = self._instance.index(job.index_uid)
+        if rejection := rejection_of(self._instance, job.index_uid, job.plan):
             self._ends.finish(job, row, [failed_task(task, rejection) for task in job.running.tasks.values()], None)
         elif job.plan.shape == INDEX_DELETION:
             self._ends.finish_deletion(job, row)
@@ -108,6 +127,8 @@ class IndexBatches:
         """End a batch with the outcomes in the answer of the indexing process."""
         job.progress.embedder_requests = answer.get("embedderRequests")
         job.progress.figures = answer.get("figures", {})
+        if seconds := answer.get("seconds"):  # not for outcomes of an earlier run
+            self._instance.rates.learn(job.index_uid, answer["work"], **seconds)
         outcomes = {outcome["uid"]: outcome for outcome in answer["outcomes"]}
         others = [uid for uid in job.running.tasks if uid not in outcomes]
         if len(others) == len(job.running.tasks):  # else the tasks would be claimed and requeued forever
@@ -160,16 +181,13 @@ class IndexBatches:
     def _answer(self, job: Job, target: IndexRow, writer: IndexingProcess) -> dict[str, Any] | None:
         """Run the batch in the indexing process; return its answer, None when the batch was stopped before its commit."""
         folder = self._queue.payload_folder
-        shape = job.plan.shape if job.plan.shape in (*batching.JOINS, INDEX_DELETION) else job.plan.tasks[0].kind
         answers = kept_embeddings.ALONE
         if self._context.is_clustered:
             answers = kept_embeddings.SHARE if self._cluster.is_leading() else kept_embeddings.AWAIT
-        request = {"do": "batch", "path": str(self._instance.index_path(target.uuid)), "indexUid": job.index_uid, "shape": shape,
-                   "budget": asdict(self._budget), "threads": self._threads(), "networks": self._networks,
-                   "answers": answers, "tasks": [
-                       {"uid": task.uid, "kind": task.kind, "content": task.content, "enqueued_at": task.enqueued_at,
-                        "payload_bytes": task.payload_bytes,
-                        "payload": str(folder / task.payload) if task.payload else None} for task in job.plan.tasks]}
+        request = {"do": "batch", "path": str(self._instance.index_path(target.uuid)), "indexUid": job.index_uid,
+                   "shape": shape_of(job.plan), "budget": asdict(self._budget), "threads": self._threads(),
+                   "networks": self._networks, "answers": answers,
+                   "tasks": [task_request(task, folder) for task in job.plan.tasks]}
         progress = self._context.progress_of(job)
         try:
             if job.is_canceled and not self._is_committed(job, target):

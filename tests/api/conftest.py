@@ -23,7 +23,9 @@ from svcd.instance.instance import Instance
 from svcd.remote.client import Client as RemoteClient
 from svcd.remote.guard import Guard
 from svcd.remote.reranking import Reranker
-from tests.support.tasks_in_process import instance, work  # noqa: F401 (fixtures)
+from svcd.tasks.dry_runs import DryRuns
+from svcd.tasks.indexing_client import MemoryBudget
+from tests.support.tasks_in_process import LocalWriter, instance, work  # noqa: F401 (fixtures)
 
 JSON_TYPE = {"content-type": "application/json"}
 _TYPES: dict[str, Callable[[Any], bool]] = {
@@ -126,7 +128,8 @@ def client_of(instance: Instance, master_key: str | None, now: Callable[[], int]
     services = Services(
         instance, keys, searches, instance, node, broadcast=broadcasts.append, streams=ConcurrencyLimit(2),
         waiting_writes=ConcurrencyLimit(waiting_writes), large_answers=ConcurrencyLimit(2, "large answers"),
-        make_client=make_client, make_reranker=make_reranker, renames_by_patch=renames_by_patch)
+        make_client=make_client, make_reranker=make_reranker, renames_by_patch=renames_by_patch,
+        make_dry_runs=lambda: DryRuns(instance, MemoryBudget(), [], 1, LocalWriter))  # type: ignore[arg-type]
     return Client(App(services), instance, searches, keys, broadcasts)
 
 

@@ -1,0 +1,56 @@
+"""How fast this machine does the work of batches: the estimates of dry runs, learned from the batches that end.
+
+A batch reports its work in the units of DEFAULTS, as counted by svcd.index.writer. See docs/tasks-and-batches.md#dry-runs.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# Seconds for each unit until batches have ended. A core of 2024; films of 36,273 documents.
+# read: documents of an upload, compared with the stored ones; edited: by a function; characters: of words, written or removed
+# with documents; reindexed: of words that a setting makes again; values: documents whose values it makes again; located: whose
+# locations it reads; wordCounts: whose words it counts for BM25; rewritten: that lose or get `_vectors`; cleared: of a deletion
+# of all documents.
+DEFAULTS = {
+    "read": 2e-5, "edited": 1e-4, "added": 5e-5, "replaced": 1e-4, "deleted": 1e-4, "characters": 5e-7, "reindexed": 8e-7,
+    "values": 6e-5, "located": 2e-5, "wordCounts": 2e-4, "rewritten": 3e-5, "cleared": 5e-6,
+}
+# Seconds for each input of an embedder, by whether it calls a service.
+INPUT_S = {True: 0.02, False: 5e-4}
+OVERHEAD_S = 0.05  # of a batch: claim, commit, end
+LEAST_S = 0.2  # shorter batches say little about a rate
+# Weight of a new measurement against those before, as an exponent.
+_SPEED = 0.7
+_MOST = 30.0  # a rate stays within this factor of its default: one stalled disk must not spoil it
+
+
+class Rates:
+    """Seconds for each unit of work. Any thread may call."""
+
+    def __init__(self) -> None:
+        self._rates = dict(DEFAULTS)
+        self._inputs: dict[str, float] = {}  # index uid -> seconds for each input of its embedders
+
+    def seconds(self, index_uid: str, work: Mapping[str, float], vectors: Mapping[str, Mapping[str, int]]) -> float:
+        """Estimate the duration of a batch. vectors: embedder -> {"made", "calls"}."""
+        embedding = sum(counts["made"] * self._inputs.get(index_uid, INPUT_S[counts["calls"] > 0]) for counts in vectors.values())
+        return OVERHEAD_S + embedding + sum(self._parts(work).values())
+
+    def learn(self, index_uid: str, work: Mapping[str, float], seconds: float, inputs: int, embedding_s: float) -> None:
+        """Correct the rates by a batch that took so long; each by its share of the expected time.
+
+        inputs, embedding_s: texts that were embedded, and the part of the seconds that it took.
+        """
+        if inputs:
+            self._inputs[index_uid] = embedding_s / inputs
+        seconds -= embedding_s
+        parts = self._parts(work)
+        expected = sum(parts.values())
+        if seconds < LEAST_S or not expected:
+            return
+        for unit, part in parts.items():
+            rate = self._rates[unit] * (seconds / expected) ** (_SPEED * part / expected)
+            self._rates[unit] = min(max(rate, DEFAULTS[unit] / _MOST), DEFAULTS[unit] * _MOST)
+
+    def _parts(self, work: Mapping[str, float]) -> dict[str, float]:
+        return {unit: amount * self._rates[unit] for unit, amount in work.items() if unit in self._rates}

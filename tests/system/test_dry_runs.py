@@ -1,0 +1,116 @@
+"""What must hold of dry runs of 36,273 films, against what the tasks do afterwards:
+
+1. The counts of each kind of change are exact: documents, words, vectors, calls of the service, errors.
+2. The seconds are within a factor of 2 for tasks of half a second or more, once the daemon has learned from earlier batches.
+
+Run it with `-s` to see the figures. The machine should have nothing else to do.
+"""
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svcd.tasks.views import parse_duration
+from tests.support.daemon import Daemon, Reply, running
+from tests.support.scripted_server import Reply as Vectors, ScriptedServer, by_body
+from tests.support.shared_material import SHARED
+
+FILMS = SHARED / "data" / "movies.ndjson.gz"
+LEAST_S, FACTOR = 0.5, 2.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not FILMS.exists(), reason="the films are not beside the repository")]
+
+
+@dataclass
+class Films:
+    """A daemon with the films. figures: of each change, how long dry run and task took, and the estimate."""
+
+    daemon: Daemon
+    service: ScriptedServer
+    documents: list[dict[str, Any]]
+    figures: list[tuple[str, float, float, float]] = field(default_factory=list)
+
+    def number(self) -> int:
+        return self.daemon.get("/indexes/films/stats")["numberOfDocuments"] if self.daemon.get("/indexes")["total"] else 0
+
+    def change(self, name: str, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        """Make a dry run, then the change; compare them. body: JSON."""
+        content = None if body is None else json.dumps(body)
+        begun, tasks, asked = time.monotonic(), self.daemon.get("/tasks?limit=0")["total"], len(self.service.requests)
+        got = self.daemon.call(method, f"{path}{'&' if '?' in path else '?'}dryRun=true", content)
+        answered = time.monotonic() - begun
+        found = got.json
+        assert got.status == 200, found
+        assert self.daemon.get("/tasks?limit=0")["total"] == tasks and len(self.service.requests) == asked
+        before = self.number()
+        task = self.daemon.done(self.daemon.call(method, path, content), 600)
+        assert (found["status"], found["error"], found["details"]) == (task["status"], task["error"], task["details"])
+        assert self.number() - before == found["documents"]["added"] - found["documents"]["deleted"]
+        assert sum(each["calls"] for each in found["vectors"].values()) == len(self.service.requests) - asked
+        trace = self.daemon.get(f"/batches/{task['batchUid']}")["stats"]["progressTrace"]
+        took = parse_duration(trace["processing tasks"]) / 1e9
+        self.figures.append((name, answered, found["seconds"], took))
+        return found
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Films]:
+    documents = [json.loads(line) for line in gzip.open(FILMS, "rt", encoding="utf-8")]
+    service = ScriptedServer(by_body(lambda body: Vectors([[len(text), 1, 2, 3] for text in body])), path="/embed")
+    with running(tmp_path_factory.mktemp("films"), "--experimental-allowed-ip-networks", "127.0.0.0/8") as daemon:
+        yield Films(daemon, service, documents)
+        assert daemon.bugs() == []
+    service.close()
+
+
+def test_what_a_dry_run_of_films_says_happens(films: Films) -> None:
+    documents, count, change = films.documents, len(films.documents), films.change
+    settings, uploads = "/indexes/films/settings", "/indexes/films/documents"
+    rest = {"source": "rest", "url": films.service.url, "request": ["{{text}}", "{{..}}"], "response": ["{{embedding}}", "{{..}}"],
+            "dimensions": 4, "documentTemplate": "{{doc.title}}"}
+    found = change("add films", "POST", f"{uploads}?primaryKey=id", documents)
+    assert (found["documents"]["added"], found["madeAgain"]["words"]) == (count, count)
+    assert change("the same films", "POST", uploads, documents)["documents"]["unchanged"] == count
+    for name, body, again in (
+            ("stopWords", {"stopWords": ["the", "a"]}, "words"),
+            ("searchableAttributes", {"searchableAttributes": ["title", "overview"]}, "words"),
+            ("searchableAttributes", {"searchableAttributes": ["title"]}, "words"),
+            ("all attributes", {"searchableAttributes": None}, "words"),
+            ("cjk", {"cjk": "bigrams"}, "words"),
+            ("filterableAttributes", {"filterableAttributes": ["genres", "release_date", "id"]}, "values"),
+            ("sortableAttributes", {"sortableAttributes": ["title"]}, "values"),
+            ("bm25", {"defaultMatchingStrategy": "bm25"}, "wordCounts"),
+            ("no bm25", {"defaultMatchingStrategy": None}, None),
+            ("synonyms", {"synonyms": {"movie": ["film"]}, "infixSearch": ["title"], "stemming": ["eng"]}, None)):
+        found = change(name, "PATCH", settings, body)["madeAgain"]
+        assert {part: number for part, number in found.items() if number} == ({again: count} if again else {})
+    found = change("embedder", "PATCH", settings, {"embedders": {"e": rest}})
+    assert found["vectors"]["e"]["made"] == films.daemon.get("/indexes/films/stats")["numberOfEmbeddings"] - _repeated(documents)
+    change("template", "PATCH", settings, {"embedders": {"e": {**rest, "documentTemplate": "{% if doc.id > 900000 %}x{% endif %}{{doc.title}}"}}})
+    changed = [{**each, "overview": "another"} if n % 10 == 0 else each for n, each in enumerate(documents)]
+    found = change("a tenth changed", "POST", uploads, changed)
+    assert found["documents"]["replaced"] == sum(each != old for each, old in zip(changed, documents)) == found["madeAgain"]["words"]
+    change("titles", "PUT", uploads, [{"id": each["id"], "title": f"{each['title']} II"} for each in documents[:2000]])
+    change("a wrong id", "POST", uploads, [*documents[:100], {"id": "no id"}])
+    change("edit", "POST", f"{uploads}/delete-batch", [each["id"] for each in documents[:1000]])
+    change("filter", "POST", f"{uploads}/delete", {"filter": "genres = Drama"})
+    change("no embedder", "PATCH", settings, {"embedders": {"e": None}})
+    assert change("all", "DELETE", uploads)["documents"]["deleted"] == films.daemon.get("/tasks?limit=1")["results"][0]["details"]["deletedDocuments"]
+    print()
+    for name, answered, estimate, took in films.figures:
+        print(f"{name:24} dry run {answered:6.2f} s   estimate {estimate:7.2f} s   task {took:7.2f} s   {estimate / took:5.2f}")
+    wrong = [each for each in films.figures[2:] if max(each[2:]) >= LEAST_S and not 1 / FACTOR <= each[2] / each[3] <= FACTOR]
+    assert not wrong
+
+
+def _repeated(documents: list[dict[str, Any]]) -> int:
+    """How many titles come again among the 500 documents that are embedded together: equal texts are sent once."""
+    parts = [[each["title"] for each in documents[start:start + 500]] for start in range(0, len(documents), 500)]
+    return sum(len(part) - len(set(part)) for part in parts)
