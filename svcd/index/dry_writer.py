@@ -25,7 +25,7 @@ from svcd.schema.word_weights import WordWeights
 
 _HIDDEN = ("meta", "fields", "embedders")
 _SAMPLE = 200  # documents
-_ANALYZED = 40  # of the parts of a batch of documents, one in so many is analyzed
+_ANALYZED = 40  # one part of documents in 40 is analyzed
 _NOWHERE = 256  # no embedder has this number, so no vectors are stored under it
 # Bytes of the tables for each character of a document's words, with and without BM25; for each value beside its text; for each
 # number of a vector, with its sketch. Measured on films.
@@ -53,7 +53,7 @@ class DryVectorWriter(VectorWriter):
                 self._changed[name, change.docid] = entry
 
     def stored_parts(self, name: str, docids: Sequence[int]) -> Iterator[dict[int, StoredVectors]]:
-        """Yield the entries of the file, and those that note() got."""
+        """Yield the entries of the file and of note()."""
         left = [docid for docid in docids if (name, docid) not in self._changed] if self._changed else docids
         if len(left) < len(docids):
             noted = {docid: self._changed.get((name, docid)) for docid in docids}
@@ -153,7 +153,7 @@ class DryIndexWriter(IndexWriter):
     # Documents
 
     def stored(self, document_ids: Sequence[str]) -> dict[str, StoredDocument]:
-        """Return the documents of the file, and those of earlier parts of the batch."""
+        """Return documents of the file and of earlier parts of the batch."""
         found = super().stored(document_ids)
         if self.work["added"] + self.work["replaced"] + self.work["deleted"]:
             for start in range(0, len(document_ids), 500):
@@ -194,7 +194,7 @@ class DryIndexWriter(IndexWriter):
         """Count all documents as deleted."""
         self._count_cleared()
 
-    # What is made again for all documents
+    # Parts that settings make again for all documents
 
     def write_words(self, positions: Iterable[tuple[int, Positions]]) -> None:
         """Count all documents; measure these."""

@@ -4,6 +4,7 @@ A batch reports its work in the units of DEFAULTS, as counted by svcd.index.writ
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 # Seconds for each unit until batches have ended. A core of 2024; films of 36,273 documents.
@@ -21,6 +22,7 @@ OVERHEAD_S = 0.05  # of a batch: claim, commit, end
 LEAST_S = 0.2  # shorter batches say little about a rate
 # Weight of a new measurement against those before, as an exponent.
 _SPEED = 0.7
+_LEAST_SHARE = 0.05  # a batch tells nothing about a unit with a smaller share of its time
 _MOST = 30.0  # a rate stays within this factor of its default: one stalled disk must not spoil it
 
 
@@ -28,7 +30,7 @@ class Rates:
     """Seconds for each unit of work. Any thread may call."""
 
     def __init__(self) -> None:
-        self._rates = dict(DEFAULTS)
+        self._factors: dict[str, float] = {}  # unit -> its rate here, as a multiple of the default
         self._inputs: dict[str, float] = {}  # index uid -> seconds for each input of its embedders
 
     def seconds(self, index_uid: str, work: Mapping[str, float], vectors: Mapping[str, Mapping[str, int]]) -> float:
@@ -37,7 +39,7 @@ class Rates:
         return OVERHEAD_S + embedding + sum(self._parts(work).values())
 
     def learn(self, index_uid: str, work: Mapping[str, float], seconds: float, inputs: int, embedding_s: float) -> None:
-        """Correct the rates by a batch that took so long; each by its share of the expected time.
+        """Correct the rates by a batch that took `seconds`; each by its share of the expected time.
 
         inputs, embedding_s: texts that were embedded, and the part of the seconds that it took.
         """
@@ -48,9 +50,14 @@ class Rates:
         expected = sum(parts.values())
         if seconds < LEAST_S or not expected:
             return
-        for unit, part in parts.items():
-            rate = self._rates[unit] * (seconds / expected) ** (_SPEED * part / expected)
-            self._rates[unit] = min(max(rate, DEFAULTS[unit] / _MOST), DEFAULTS[unit] * _MOST)
+        speeds = {unit: self._factor(unit) * (seconds / expected) ** (_SPEED * part / expected)
+                  for unit, part in parts.items() if part > _LEAST_SHARE * expected}
+        self._factors |= {unit: min(max(factor, 1 / _MOST), _MOST) for unit, factor in speeds.items()}
+
+    def _factor(self, unit: str) -> float:
+        """Return the factor of a unit; of one that no batch has told, the mean of the others."""
+        known = self._factors
+        return known.get(unit) or (math.prod(known.values()) ** (1 / len(known)) if known else 1.0)
 
     def _parts(self, work: Mapping[str, float]) -> dict[str, float]:
-        return {unit: amount * self._rates[unit] for unit, amount in work.items() if unit in self._rates}
+        return {unit: amount * DEFAULTS[unit] * self._factor(unit) for unit, amount in work.items() if amount and unit in DEFAULTS}

@@ -48,7 +48,9 @@ _networks: tuple[str, ...] = ()
 _embedders: Embedders | None = None
 _counts: RequestCounts | None = None  # of the batch; None before its first request
 _spent = {"inputs": 0, "embedding_s": 0.0}  # of the batch: the embedded inputs, and the seconds that they took
-_counted: dict[str, Counter[str]] = {}  # of a dry run: embedder -> vectors to make, calls of its service
+# Of a dry run: embedder -> vectors to make, calls of its service; the keys of inputs that the batch would have kept by now.
+_counted: dict[str, Counter[str]] = {}
+_counted_keys: set[bytes] = set()
 # The dimensions of a service that would be asked for them: a frequent number, for estimates of bytes.
 _ASSUMED_DIMENSIONS = 768
 
@@ -66,6 +68,7 @@ def begin_batch(networks: Sequence[str], answers: str = ALONE) -> None:
     _counts = None
     _spent.update(inputs=0, embedding_s=0.0)
     _counted.clear()
+    _counted_keys.clear()
     _answers = answers
     if tuple(networks) != _networks:
         _networks, _embedders = tuple(networks), None
@@ -172,14 +175,13 @@ class Source:
             _counted.setdefault(self.name, Counter())["calls"] += 1
         return int(known or (self._row.dimensions if self._row else _ASSUMED_DIMENSIONS))
 
-    def _count(self, inputs: int) -> list[array[float]]:
-        """Count inputs that would be embedded together; return vectors of zeros, which share their memory."""
-        assert self._row
+    def _count(self, keys: Sequence[bytes]) -> None:
+        """Count inputs that would be embedded together."""
         counts = _counted.setdefault(self.name, Counter())
-        counts["made"] += inputs
+        counts["made"] += len(keys)
         if self._indexing["source"] not in _LOCAL:
-            counts["calls"] += -(-inputs // self._embedder.inputs_per_request)
-        return [array("f", bytes(4 * self._row.dimensions))] * inputs
+            counts["calls"] += -(-len(keys) // self._embedder.inputs_per_request)
+            _counted_keys.update(keys)
 
     def _asked(self, keys: Sequence[bytes], ask: Callable[[], Sequence[array[float]]], kept: KeptEmbeddings
                ) -> Sequence[array[float]]:
@@ -280,7 +282,12 @@ class Source:
 
         keys = [embedding_key(self._identity, each) for each in inputs]
         is_local = self._indexing["source"] in _LOCAL
-        vectors = {} if is_local or _answers == COUNT else kept.find(dict.fromkeys(keys))
+        if _answers == COUNT:
+            assert self._row
+            zero = array("f", bytes(4 * self._row.dimensions))
+            vectors = dict.fromkeys(_counted_keys.intersection(keys), zero)
+        else:
+            vectors = {} if is_local else kept.find(dict.fromkeys(keys))
         missing = {key: each for key, each in zip(keys, inputs) if key not in vectors}
         wanted = list(missing)
         portion = max(1, self._embedder.inputs_per_request * self._embedder.requests_at_once)
@@ -288,7 +295,8 @@ class Source:
             part = wanted[start:start + portion]
             texts = [missing[key] for key in part]
             if _answers == COUNT:
-                vectors.update(zip(part, self._count(len(part))))
+                self._count(part)
+                vectors.update(dict.fromkeys(part, zero))
                 continue
             begun = time.perf_counter()
             try:

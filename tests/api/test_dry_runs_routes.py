@@ -22,12 +22,12 @@ WRITES = [row for row in ROUTES if is_write(row)]
 FILMS = [{"id": n, "title": f"film {n}"} for n in range(3)]
 BODIES = {"/swap-indexes": [{"indexes": ["films", "books"]}], "/indexes": {"uid": "films"},
           "/indexes/{index_uid}/documents/delete-batch": [1], "/indexes/{index_uid}/documents/delete": {"filter": "a = 1"},
-          "/indexes/{index_uid}/documents": FILMS}
+          "/indexes/{index_uid}/documents": FILMS, "/indexes/{index_uid}/documents/edit": {"function": "doc.a = 1"}}
 
 
 @pytest.mark.parametrize("row", WRITES, ids=operation_id)
 def test_no_dry_run_enqueues_anything(client: Any, check_shape: Any, row: Route) -> None:
-    client.instance.set_features({"editDocumentsByFunction": True}) if hasattr(client.instance, "set_features") else None
+    client.instance.update_features({"editDocumentsByFunction": True})
     path = row.path.replace("{index_uid}", "films").replace("{document_id}", "1").replace("{uid}", "1")
     body = json.dumps(BODIES.get(row.path, {})).encode() if row.body else b""
     got = client.send(row.method, f"{path}?dryRun=true&wait=1s", body, JSON_TYPE)

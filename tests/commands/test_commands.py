@@ -65,6 +65,22 @@ def test_documents_come_in_are_found_and_come_out_as_they_were(run: Run, daemon:
     assert "films" in run("status")[1]
 
 
+def test_a_file_of_settings_is_compared_with_an_index(run: Run, files: Path) -> None:
+    (files / "films.json").write_text(json.dumps(FILMS))
+    assert run("import", "films.json", "films", "--restart")[0] == 0
+    (files / "settings.toml").write_text('stopWords = ["of"]\n[typoTolerance]\nenabled = true\n')
+    status, out, _ = run("settings", "diff", "settings.toml", "films")
+    assert status == 0 and out.splitlines()[:4] == ["stopWords", "  - []", '  + ["of"]', f"{len(FILMS):,} documents: words again"]
+    assert json.loads(run("settings", "diff", "settings.toml", "films", "--json")[1])["madeAgain"]["words"] == len(FILMS)
+    (files / "same.json").write_text('{"stopWords": []}')
+    assert run("settings", "diff", "same.json", "films") == (0, "no setting changes\n", "")
+    (files / "bad.json").write_text('{"typoTolerance": {"minWordSizeForTypos": {"oneTypo": 20}}}')
+    for file, reason in (("bad.json", "rejected: "), ("settings.ini", "settings.ini"), ("broken.json", "not JSON")):
+        (files / "broken.json").write_text("{")
+        status, out, error = run("settings", "diff", file, "films")
+        assert status > 0 and out == "" and reason in error and error.count("\n") == 1
+
+
 def test_a_backup_becomes_an_instance_with_the_same_documents(run: Run, files: Path) -> None:
     for _ in range(3):
         status, out, _ = run("backup", "backups", "--keep", "2", "--json")

@@ -82,21 +82,22 @@ CHAT = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "
 DOCUMENTS = [[{"id": 3, "title": PLAIN, "owner": "a", "friend": "s1"}], [{"id": "s1", "title": "overwritten"}]]
 KEY_BODY = {"actions": ["*"], "indexes": ["*"], "expiresAt": None}
 NO_BODY: list[Any] = [None]
+WRITES = ("", "?dryRun=true")
 
 REQUESTS: dict[str, tuple[list[Any], tuple[str, ...]]] = {  # operation: (bodies, query strings)
-    "post_indexes": ([{"uid": "new"}, {"uid": "other"}, {"uid": "own"}], ("",)),
-    "patch_indexes_index_uid": ([{"primaryKey": "title"}, {"primaryKey": None}], ("",)),
+    "post_indexes": ([{"uid": "new"}, {"uid": "other"}, {"uid": "own"}], WRITES),
+    "patch_indexes_index_uid": ([{"primaryKey": "title"}, {"primaryKey": None}], WRITES),
     "get_indexes": (NO_BODY, ("", "?limit=100", "?offset=1")),
     "post_indexes_index_uid_fields": ([{}, {"limit": 100}, {"filter": {"attributePatterns": ["*"]}}], ("",)),
-    "post_swap_indexes": (SWAPS, ("",)),
+    "post_swap_indexes": (SWAPS, WRITES),
     "get_indexes_index_uid_documents": (NO_BODY, ("", "?limit=100&fields=*", "?filter=_foreign(friend,%20owner%20EXISTS)", "?ids=s1,1,2")),
-    "post_indexes_index_uid_documents": (DOCUMENTS, ("", "?primaryKey=id")),
-    "put_indexes_index_uid_documents": (DOCUMENTS, ("",)),
+    "post_indexes_index_uid_documents": (DOCUMENTS, (*WRITES, "?primaryKey=id")),
+    "put_indexes_index_uid_documents": (DOCUMENTS, WRITES),
     "post_indexes_index_uid_documents_fetch": (FETCHES, ("",)),
-    "post_indexes_index_uid_documents_delete_batch": ([["s1"], [1]], ("",)),
-    "post_indexes_index_uid_documents_delete": ([{"filter": "owner EXISTS"}, {"filter": "_foreign(friend, owner EXISTS)"}], ("",)),
+    "post_indexes_index_uid_documents_delete_batch": ([["s1"], [1]], WRITES),
+    "post_indexes_index_uid_documents_delete": ([{"filter": "owner EXISTS"}, {"filter": "_foreign(friend, owner EXISTS)"}], WRITES),
     "post_indexes_index_uid_documents_edit": ([{"function": "doc.seen = doc.friend", "filter": None}, {"function": "doc.x = context", "context": {"a": 1}}],
-                                              ("",)),
+                                              WRITES),
     "get_indexes_index_uid_documents_document_id": (NO_BODY, ("", "?fields=*&retrieveVectors=true")),
     "post_indexes_index_uid_search": (SEARCHES, ("",)),
     "get_indexes_index_uid_search": (NO_BODY, ("", "?q=h&facets=*", "?filter=owner%20EXISTS", "?filter=_foreign(friend,%20owner%20EXISTS)")),
@@ -105,7 +106,7 @@ REQUESTS: dict[str, tuple[list[Any], tuple[str, ...]]] = {  # operation: (bodies
     "get_indexes_index_uid_similar": (NO_BODY, ("?id=1&embedder=e", "?id=s1&embedder=e", "?id=2&embedder=e&filter=owner%20EXISTS")),
     "post_indexes_index_uid_similar": (SIMILAR, ("",)),
     "post_indexes_index_uid_explain": (EXPLAINED, ("",)),
-    "patch_indexes_index_uid_settings": ([{"synonyms": {"a": ["b"]}}, {"foreignKeys": [{"foreignIndexUid": "other", "fieldName": "friend"}]}], ("",)),
+    "patch_indexes_index_uid_settings": ([{"synonyms": {"a": ["b"]}}, {"foreignKeys": [{"foreignIndexUid": "other", "fieldName": "friend"}]}], WRITES),
     "get_tasks": (NO_BODY, TASK_FILTERS), "get_batches": (NO_BODY, TASK_FILTERS),
     "get_tasks_stream": (NO_BODY, ("", "?indexUids=other")), "get_batches_stream": (NO_BODY, ("", "?indexUids=other")),
     "post_tasks_cancel": (NO_BODY, ("?indexUids=other", "?statuses=enqueued")),
