@@ -217,6 +217,7 @@ def run(config: Config, reload: Callable[[], Config] | None = None) -> int:
     """
     if config.source("error_docs_url") != DEFAULT:
         os.environ[DOCUMENTATION_VARIABLE] = config.error_docs_url  # for this process and all that it starts
+    os.environ[BY_NAME["models_dir"].variable] = str(config.models_dir)
     manager, sockets = ServiceManager(os.environ), passed_sockets(os.environ)
     serving.raise_file_limit()
     serving.check_descriptors(config)

@@ -330,6 +330,8 @@ OPTIONS: tuple[Option, ...] = (
            about="Folder for dumps. If the option is given, the folder must be writable."),
     Option("--snapshot-dir", PATH, "Folders", default="snapshots/",
            about="Folder for snapshots. If the option is given, the folder must be writable."),
+    Option("--models-dir", PATH, "Folders", default="embedders", own_variable="SVC_EMBEDDER_FILES_PATH",
+           about="Folder of the models of embedders that svcd runs itself: sources `huggingFace` and `staticFile`."),
     Option("--import-dump", PATH, "Folders", works_in_file=False,
            about="Dump to import into a new database. The start fails if a database already exists."),
     Option("--ignore-missing-dump", SWITCH, "Folders", default="false", works_in_file=False,
@@ -479,7 +481,7 @@ RULE_VARIABLES = tuple(f"SVC_EXPERIMENTAL_DSR_FUEL_{name}" for name in (
 # (docs/personalization.md) the others.
 OTHER_VARIABLES = frozenset((
     *RULE_VARIABLES,
-    "SVC_SERVER_PROVIDER", "SVC_OPENAI_API_KEY", "SVC_OLLAMA_URL", "SVC_EMBEDDER_FILES_PATH",
+    "SVC_SERVER_PROVIDER", "SVC_OPENAI_API_KEY", "SVC_OLLAMA_URL",
     "SVC_EXPERIMENTAL_CONFIG_EMBEDDER_FAILURE_MODES", "SVC_EXPERIMENTAL_REST_EMBEDDER_TIMEOUT_SECONDS",
     "SVC_EXPERIMENTAL_REST_EMBEDDER_MAX_RETRY_DURATION_SECONDS", "SVC_EXPERIMENTAL_REMOTE_SEARCH_TIMEOUT_SECONDS",
     "SVC_EXPERIMENTAL_S3_WEB_IDENTITY_TOKEN_DURATION_SECONDS", "SVC_EXPERIMENTAL_PERSONALIZATION_URL",

@@ -1,4 +1,7 @@
-"""The interface of embedders, their environment and counts of requests, and EmbeddingError in the wording of the interface."""
+"""The interface of embedders, their environment, counts of requests, and a cache of query vectors.
+
+EmbeddingError is in the wording of the interface.
+"""
 from __future__ import annotations
 
 import os
@@ -6,6 +9,7 @@ import random
 import threading
 import time
 from array import array
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +23,8 @@ DEFAULT_SEARCH_DEADLINE_S = 3.0
 MODELS_VARIABLE, DEFAULT_MODELS = "SVC_EMBEDDER_FILES_PATH", "embedders"
 
 USER, RUNTIME, UNDECIDED = "user error", "runtime error", "error"
+# Longer queries are not cached: they are seldom repeated, and the cache is limited by entries only.
+MOST_CACHED_BYTES = 2000
 NO_MEDIA = "`media` requested but the configuration doesn't have source `rest`"
 
 
@@ -122,3 +128,29 @@ class Embedder(Protocol):
 
     def abort(self) -> None:
         """End calls of other threads (the daemon stops, or the task is canceled); they raise EmbeddingError."""
+
+
+class QueryCache:
+    """The vectors of at most `entries` queries; the least recently used ones are dropped. Any thread may call."""
+
+    def __init__(self, entries: int) -> None:
+        self._entries = entries
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, array[float]] = OrderedDict()
+
+    def get(self, text: str) -> array[float] | None:
+        """Return the cached vector of a text, or None."""
+        with self._lock:
+            if text in self._kept:
+                self._kept.move_to_end(text)
+            return self._kept.get(text)
+
+    def put(self, text: str, vector: array[float]) -> None:
+        """Cache the vector of a text."""
+        if self._entries < 1 or len(text.encode("utf-8", "replace")) > MOST_CACHED_BYTES:
+            return
+        with self._lock:
+            self._kept[text] = vector
+            self._kept.move_to_end(text)
+            if len(self._kept) > self._entries:
+                self._kept.popitem(last=False)

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -12,7 +11,8 @@ from typing import Any
 from svcd.base import json_text, logs
 from svcd.base.errors import ApiError
 from svcd.embedding.embedder import (
-    DEFAULT_SEARCH_DEADLINE_S, NO_MEDIA, RUNTIME, USER, EmbeddingError, Environment, RequestCounts, ServiceError)
+    DEFAULT_SEARCH_DEADLINE_S, NO_MEDIA, RUNTIME, USER, EmbeddingError, Environment, QueryCache, RequestCounts,
+    ServiceError)
 from svcd.embedding.service import REST, Endpoint, Service, Wording
 from svcd.embedding.tokens import MOST_TOKENS, first_tokens, shorter_texts
 from svcd.schema.embedder_settings import OPEN_AI_MODELS, USELESS, fragments, parse_fragments
@@ -31,9 +31,6 @@ OLLAMA_URL_VARIABLE, DEFAULT_OLLAMA_URL = "SVC_OLLAMA_URL", "http://localhost:11
 _OPEN_AI = Wording("OpenAI", "\n  - Hint: Check the `apiKey` parameter in the embedder configuration, and the "
                              "`SVC_OPENAI_API_KEY` and `OPENAI_API_KEY` environment variables")
 _OLLAMA = Wording("Ollama")
-
-# Longer queries are not cached: they are seldom repeated, and the cache is limited by entries only.
-MOST_CACHED_BYTES = 2000
 
 # Sends one request: (the inputs to inject, expected number of vectors) -> vectors. Raises EmbeddingError.
 Send = Callable[[Sequence[Any], int], "list[array[float]]"]
@@ -58,7 +55,7 @@ class RestEmbedder:
             name: JsonTemplate.parse(value) for name, value in search_fragments.items()}
         self._has_fragments = has_fragments
         self.inputs_per_request = TEXTS_PER_REQUEST if endpoint.request.is_repeated else 1
-        self._cache = _QueryCache(environment.query_cache_entries)
+        self._cache = QueryCache(environment.query_cache_entries)
         self._lock = threading.Lock()
         self._asking = threading.Lock()
         self._running: set[threading.Event] = set()
@@ -172,32 +169,6 @@ class RestEmbedder:
             for stop in self._running:
                 stop.set()
         self._service.abort()
-
-
-class _QueryCache:
-    """The vectors of at most `entries` queries; the least recently used ones are dropped. Any thread may call."""
-
-    def __init__(self, entries: int) -> None:
-        self._entries = entries
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[str, array[float]] = OrderedDict()
-
-    def get(self, text: str) -> array[float] | None:
-        """Return the cached vector of a text, or None."""
-        with self._lock:
-            if text in self._kept:
-                self._kept.move_to_end(text)
-            return self._kept.get(text)
-
-    def put(self, text: str, vector: array[float]) -> None:
-        """Cache the vector of a text."""
-        if self._entries < 1 or len(text.encode("utf-8", "replace")) > MOST_CACHED_BYTES:
-            return
-        with self._lock:
-            self._kept[text] = vector
-            self._kept.move_to_end(text)
-            if len(self._kept) > self._entries:
-                self._kept.popitem(last=False)
 
 
 class OpenAiEmbedder(RestEmbedder):

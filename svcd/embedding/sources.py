@@ -42,9 +42,9 @@ def embedder_of(settings: Settings, environment: Environment, dimensions: int | 
 
 
 def _hugging_face(settings: Settings, environment: Environment, dimensions: int | None) -> Embedder:
-    raise EmbeddingError(USER, f"svcd does not run models of Hugging Face such as `{settings['model']}` itself.\n"
-                               "  - Hint: run a server that does and use the source `rest`, `openAi` or `ollama`, or use word "
-                               "vectors from a local file with the source `staticFile`")
+    from svcd.embedding.hugging_face import HuggingFaceEmbedder  # imported late: few indexes have a model of their own
+
+    return HuggingFaceEmbedder(settings, environment, dimensions)
 
 
 class UserProvidedEmbedder:

@@ -1,13 +1,14 @@
 """The source `staticFile`: the vector of a text is the mean of the vectors of its words, from one local file.
 
 Weights in the file make rare words count more than frequent ones. A word missing in the file gets a vector derived from its
-letters, which resembles no other word, so that names and numbers count too. Nothing is sent anywhere.
+letters, which resembles no other word, so that names and numbers count too. Nothing is sent anywhere. Instead of a file there may
+be a folder with a table of vectors of tokens (token_vectors.py).
 
 A file is, without gaps: a line of JSON, `{"format": "svcd word vectors", "version": 1, "words": W, "dimensions": D,
 "bytes": B}`, padded with spaces so that its length with the line end is a multiple of 8; W + 1 unsigned 32-bit numbers, the
 start of each word in the section that follows; B bytes, the words in UTF-8, sorted, and zeros up to a multiple of 4; W
 single-precision numbers, for each word its weight times the value of one step; W times D signed bytes, the steps. All numbers
-are little-endian. See docs/embedders.md#files-of-word-vectors.
+are little-endian. See docs/embedders.md#format-of-a-file-of-word-vectors.
 """
 from __future__ import annotations
 
@@ -27,13 +28,15 @@ from typing import IO, Any, NamedTuple
 from svcd.base.docids import bytes_of
 from svcd.base.json_text import loads_wrapped
 from svcd.embedding.embedder import (
-    DEFAULT_SEARCH_DEADLINE_S, MODELS_VARIABLE, NO_MEDIA, RUNTIME, USER, EmbeddingError, Environment, RequestCounts,
+    DEFAULT_SEARCH_DEADLINE_S, NO_MEDIA, RUNTIME, USER, EmbeddingError, Environment, RequestCounts,
 )
+from svcd.embedding.safetensors import BadModel
 from svcd.text.analyzer import WORD, shared_analyzer
 
 SUFFIX = ".vectors"
 FORMAT, VERSION = "svcd word vectors", 1
 MOST_DIMENSIONS = 4096
+STEPS = 127
 _LONGEST_HEADER = 4096
 # An unknown word counts as much as a known word with a vector of this length; a rare word has length 1.
 UNKNOWN_WEIGHT = 0.5
@@ -43,10 +46,6 @@ _ZERO = 128
 # Factors become integers in this unit. A lane has 64 bits: 8 for a step, up to 27 for a weight, the rest for millions of words.
 _WEIGHT_UNIT = 1 << 24
 _MOST_WEIGHT = 8.0
-
-
-class BadFile(Exception):
-    """The file is not a valid file of word vectors. str(): why, without its path."""
 
 
 class WordVector(NamedTuple):
@@ -60,7 +59,7 @@ class WordVectorFile:
     """An open file, mapped into memory: processes share its pages, and only the used pages are read. Threads may share it."""
 
     def __init__(self, path: Path) -> None:
-        """Raises BadFile, OSError."""
+        """Raises BadModel, OSError."""
         with path.open("rb") as file:
             line = file.readline(_LONGEST_HEADER)
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if line else None
@@ -69,32 +68,37 @@ class WordVectorFile:
             if header["format"] != FORMAT:
                 raise ValueError
             if header["version"] != VERSION:
-                raise BadFile(f"it is of version {header['version']}, and this one reads version {VERSION}")
+                raise BadModel(f"it is of version {header['version']}, and this one reads version {VERSION}")
             numbers = header["words"], header["dimensions"], header["bytes"]
             if not all(isinstance(number, int) for number in numbers):
                 raise ValueError
         except (ValueError, KeyError, TypeError):
-            raise BadFile("it is no file of word vectors") from None
+            raise BadModel("it is no file of word vectors") from None
         words, self.dimensions, size = numbers
         if not (words >= 0 and 0 < self.dimensions <= MOST_DIMENSIONS and size >= 0 and size % 4 == 0 and len(line) % 8 == 0):
-            raise BadFile("its first line is not right")
+            raise BadModel("its first line is not right")
         assert self._map is not None
         sections = [4 * (words + 1), size, 4 * words, words * self.dimensions]
         if len(self._map) != len(line) + sum(sections):
-            raise BadFile("it is cut, or longer than it says")
+            raise BadModel("it is cut, or longer than it says")
         if sys.byteorder != "little":
-            raise BadFile("computers with other byte orders cannot read it")
+            raise BadModel("computers with other byte orders cannot read it")
         whole, starts = memoryview(self._map), [len(line)]
         for section in sections:
             starts.append(starts[-1] + section)
         offsets, self._words, factors, self._steps = (whole[start:end] for start, end in zip(starts, starts[1:]))
         self._starts, self._factors = offsets.cast("I"), factors.cast("f")
+        self._analyzer = shared_analyzer()
 
     def __len__(self) -> int:
         return len(self._factors)
 
     def _word(self, index: int) -> bytes:
         return bytes(self._words[self._starts[index]:self._starts[index + 1]])
+
+    def words(self, text: str) -> list[str]:
+        """Return the words of a text in their normalized form."""
+        return [token.lemma for token in self._analyzer.tokens(text) if token.kind is WORD and token.lemma]
 
     def get(self, word: str) -> WordVector | None:
         """Return the vector of a word in its normalized form; None for a word missing in the file."""
@@ -104,6 +108,12 @@ class WordVectorFile:
             return None
         start = index * self.dimensions
         return WordVector(self._factors[index], array("b", bytes(self._steps[start:start + self.dimensions])))
+
+
+def stepped(numbers: Sequence[float], weight: float = 1.0) -> WordVector:
+    """Return the vector of a word, times a weight."""
+    largest = max(map(abs, numbers), default=0.0) or 1.0
+    return WordVector(weight * largest / STEPS, array("b", (round(number / largest * STEPS) for number in numbers)))
 
 
 def write(file: IO[bytes], dimensions: int, words: Iterable[tuple[str, WordVector]]) -> None:
@@ -142,22 +152,24 @@ class StaticFileEmbedder:
 
     def __init__(self, settings: Mapping[str, Any], environment: Environment, _dimensions: int | None = None) -> None:
         """Raises EmbeddingError when the file is missing or invalid."""
-        name = f"{settings['model']}{SUFFIX}"
+        name, models = settings["model"], environment.models
+        is_table = (models / name).is_dir() and not (models / f"{name}{SUFFIX}").exists()
+        name += "" if is_table else SUFFIX
         try:
-            self._file = WordVectorFile(environment.models / name)
-        except FileNotFoundError:
-            raise EmbeddingError(USER, f"there is no file `{name}` in the folder of embedder files, which "
-                                       f"`{MODELS_VARIABLE}` names") from None
+            self._table: Any = _token_vectors(models / name) if is_table else WordVectorFile(models / name)
+        except FileNotFoundError as missing:
+            folder, file = Path(missing.filename).parent, Path(missing.filename).name
+            raise EmbeddingError(USER, f"there is no file `{file}` in the folder `{folder}`; `--models-dir` names the folder of "
+                                       "models") from None
         except OSError as failure:
             raise EmbeddingError(RUNTIME, f"could not read the word vectors `{name}`:\n  - {failure.strerror}") from None
-        except BadFile as fault:
+        except BadModel as fault:
             raise EmbeddingError(USER, f"could not read the word vectors `{name}`:\n  - {fault}") from None
-        self._analyzer = shared_analyzer()
-        self._kept: dict[str, _Summand] = {}
+        self._kept: dict[Any, _Summand] = {}  # by word, or token
 
     def dimensions(self) -> int:
         """As in Embedder."""
-        return self._file.dimensions
+        return int(self._table.dimensions)
 
     def embed(self, inputs: Sequence[Any], counts: RequestCounts | None = None) -> list[array[float]]:
         """As in Embedder."""
@@ -175,11 +187,12 @@ class StaticFileEmbedder:
     def _vector(self, text: str) -> array[float]:
         """Return a vector of length 1: the sum of the words, scaled."""
         lanes = weights = 0
-        words = (token.lemma for token in self._analyzer.tokens(text) if token.kind is WORD and token.lemma)
-        for word, times in Counter(words).items():
+        dimensions = self._table.dimensions
+        for word, times in Counter(self._table.words(text)).items():
             kept = self._kept.get(word)
             if kept is None:
-                vector = self._file.get(word) or _unknown(word, self._file.dimensions)
+                found = self._table.get(word)
+                vector = found if isinstance(found, WordVector) else stepped(found) if found else _unknown(word, dimensions)
                 shifted = array("Q", (step + _ZERO for step in vector.steps))
                 kept = _Summand(round(min(max(vector.factor, 0.0), _MOST_WEIGHT) * _WEIGHT_UNIT),
                                 int.from_bytes(shifted.tobytes(), sys.byteorder))
@@ -189,11 +202,18 @@ class StaticFileEmbedder:
             weights += kept.weight * times
             lanes += kept.weight * times * kept.lanes
         shift = weights * _ZERO
-        total = [number - shift for number in array("Q", lanes.to_bytes(8 * self._file.dimensions, sys.byteorder))]
+        total = [number - shift for number in array("Q", lanes.to_bytes(8 * dimensions, sys.byteorder))]
         if not any(total):  # a text without words, or words that cancel out: a vector that resembles no other
-            total = list(_unknown("", self._file.dimensions).steps)
+            total = list(_unknown("", dimensions).steps)
         length = sqrt(sum(map(mul, total, total)))
         return array("f", [number / length for number in total])
+
+
+def _token_vectors(folder: Path) -> Any:
+    from svcd.embedding.token_vectors import TokenVectors  # with its tokenizer, which files of words do without
+
+    return TokenVectors(folder)
+
 
 def _unknown(word: str, dimensions: int) -> WordVector:
     """Return a vector of steps 1 and -1 from the bits of a hash of the word; equal in every process."""

@@ -52,7 +52,7 @@ class Source:
 SOURCES: dict[str, Source] = {
     "openAi": Source((), ("model", "apiKey", "dimensions", *_TEXT, "url", *_ALWAYS),
                      {"model": "text-embedding-3-small", **_DEFAULT_TEXT}),
-    "huggingFace": Source((), ("model", "revision", "pooling", *_TEXT, *_ALWAYS),
+    "huggingFace": Source((), ("model", "modelPath", "revision", "pooling", *_TEXT, *_ALWAYS),
                           {"model": "BAAI/bge-base-en-v1.5", "pooling": "useModel", **_DEFAULT_TEXT}),
     "ollama": Source(("model",), ("apiKey", "dimensions", *_TEXT, "url", *_ALWAYS), _DEFAULT_TEXT),
     "userProvided": Source(("dimensions",), _ALWAYS, {}),
@@ -60,11 +60,12 @@ SOURCES: dict[str, Source] = {
                    {**_DEFAULT_TEXT, "headers": {}}),
     "composite": Source(_NESTED, _ALWAYS, {}),
 }
-# Sources that other engines do not have: accepted, but not listed in messages whose exact text clients know.
+# Sources and members that other engines do not have: accepted, but not listed in messages whose exact text clients know.
 OWN_SOURCES: dict[str, Source] = {"staticFile": Source(("model",), (*_TEXT, *_ALWAYS), _DEFAULT_TEXT)}
 ALL_SOURCES = SOURCES | OWN_SOURCES
+OWN_MEMBERS = frozenset(("modelPath",))
 # The name of a file or folder in the folder of local models: a name cannot lead out of that folder.
-_LOCAL_MODEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+LOCAL_MODEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _DEFAULT_REVISION = "617ca489d9e86b49b8167676d8220688b99db36e"  # of the default model of huggingFace
 
 # Models of OpenAI: (dimensions, whether fewer dimensions are possible).
@@ -113,7 +114,7 @@ _DISTRIBUTION = parsed(
     object_of({"mean": Field(number, required=True), "sigma": Field(number, required=True)}), _checked_distribution)
 
 _CHECKS = {  # in the order of messages and responses
-    "source": one_of(*SOURCES, unlisted=tuple(OWN_SOURCES)), "model": string, "revision": string,
+    "source": one_of(*SOURCES, unlisted=tuple(OWN_SOURCES)), "model": string, "modelPath": string, "revision": string,
     "pooling": one_of("useModel", "forceCls", "forceMean"), "apiKey": string, "dimensions": positive_integer,
     "binaryQuantized": boolean, "documentTemplate": string, "documentTemplateMaxBytes": positive_integer, "url": string,
     "indexingFragments": _FRAGMENT_MAP, "searchFragments": _FRAGMENT_MAP, "request": anything, "response": anything,
@@ -122,7 +123,7 @@ _CHECKS = {  # in the order of messages and responses
 
 
 def _fields(checks: Mapping[str, Any]) -> dict[str, Field]:
-    return {member: Field(nullable(check)) for member, check in checks.items()}
+    return {member: Field(nullable(check), is_listed=member not in OWN_MEMBERS) for member, check in checks.items()}
 
 
 _NESTED_CHECK = object_of(_fields({name: check for name, check in _CHECKS.items() if name != "binaryQuantized"}))
@@ -238,7 +239,7 @@ def _check_embedder(name: str, embedder: Embedder, place: _Place, is_whole: bool
             raise _refusal(place.path(name), f"Missing field `{member}` {note}")
     if source == "openAi":
         _check_open_ai(name, embedder, place)
-    if source == "staticFile" and not _LOCAL_MODEL.fullmatch(embedder["model"]):
+    if source == "staticFile" and not LOCAL_MODEL.fullmatch(embedder["model"]):
         raise _refusal(f"{place.path(name)}.model", f"`{embedder['model']}` is not the name of a file: it may have "
                                                     "letters, digits, `_`, `-` and `.`, and does not begin with `.` or `-`")
     for nested in _PLACES if source == "composite" else ():
@@ -400,7 +401,7 @@ def _is_available(member: str, source: str, place: _Place) -> bool:
 
 def _unavailable(member: str, source: str, place: _Place) -> str:
     sources = [other for other in SOURCES if _is_available(member, other, place)]
-    members = [other for other in _NOTE_ORDER if _is_available(other, source, place)]
+    members = [other for other in _NOTE_ORDER if _is_available(other, source, place) and other not in OWN_MEMBERS]
     text = (
         f"Field `{member}` unavailable for source `{source}`{place.note}."
         f"\n  - note: `{member}` is available for sources: {name_list(sources)}"

@@ -35,9 +35,9 @@ _DIMENSIONS = {"asked": "dimensions"}  # instead of an input
 _MISSING = "missing field in document `{id}`: {error}"
 
 # Members that determine the vectors, besides the members that the inputs are rendered with.
-IDENTITY = ("source", "model", "revision", "pooling", "url", "request", "response", "dimensions")
-# Embedders that call no service: making their vectors again costs less than keeping them.
-_LOCAL = frozenset(("huggingFace", "staticFile", USER_PROVIDED))
+IDENTITY = ("source", "model", "modelPath", "revision", "pooling", "url", "request", "response", "dimensions")
+# Embedders whose vectors cost less to make again than to keep, and are the same on every machine.
+_LOCAL = frozenset(("staticFile", USER_PROVIDED))
 
 # Failures that indexing ignores, so that documents get no vectors: words of this variable, separated by commas.
 FAILURE_MODES = "SVC_EXPERIMENTAL_CONFIG_EMBEDDER_FAILURE_MODES"

@@ -250,7 +250,6 @@ def test_embedders_without_a_model(environment: Make) -> None:
     for call, given in ((manual.embed, ["Captain"]), (manual.embed_query, "Captain")):
         assert message(call, given) == ("user error: attempt to embed the following text in a configuration where embeddings must "
                                         "be user provided:\n  - `Captain`")
-    assert "svcd does not run models of Hugging Face" in message(embedder_of, {"source": "huggingFace"}, environment())
 
 
 def test_templates_that_are_of_no_use(environment: Make) -> None:

@@ -116,8 +116,8 @@ def test_files_that_cannot_be_read(
 def test_a_missing_file(tmp_path: Path, environment: Make) -> None:
     with pytest.raises(EmbeddingError) as error:
         embedder_of({"source": "staticFile", "model": "other"}, environment(**{MODELS_VARIABLE: str(tmp_path)}))
-    assert str(error.value) == ("user error: there is no file `other.vectors` in the folder of embedder files, which "
-                                "`SVC_EMBEDDER_FILES_PATH` names")
+    assert str(error.value) == (f"user error: there is no file `other.vectors` in the folder `{tmp_path}`; `--models-dir` names the "
+                                "folder of models")
 
 
 @pytest.mark.parametrize("text, message", [

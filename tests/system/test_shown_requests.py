@@ -10,6 +10,7 @@ Services elsewhere are played by this test: of embedders, of a language model, o
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
@@ -18,18 +19,21 @@ from pathlib import Path
 import pytest
 
 from svcd.embedding import make_word_vectors
+from svcd.vectors.nearest import numpy
 from tests.support.chat_source import DONE, SEARCH, Source, c, f, t
 from tests.support.daemon import ROOT, Daemon, running
 from tests.support.daemon import Reply as Answer
 from tests.support.scripted_server import Received, Reply, ScriptedServer
 from tests.support.shown_blocks import Block, of_kind
 from tests.support.shown_commands import fits
+from tests.support.tiny_model import tensors, write_model
 
 FILMS = json.loads((ROOT / "examples/films.json").read_text())
 SETTINGS = {"filterableAttributes": ["genres", "year"], "sortableAttributes": ["year"],
             "embedders": {"default": {"source": "ollama", "model": "m"}}}
 DIMENSIONS = 512
 KEY = "KEY"
+MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 class Services(ScriptedServer):
@@ -80,6 +84,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory, services: Services, bytecod
     (folder / "embedders").mkdir()
     (folder / "words.txt").write_text("film 0.1 0.2\nspace 0.3 0.1\n")
     make_word_vectors.main([str(folder / "words.txt"), str(folder / "embedders/glove.vectors")])
+    write_model(folder / "embedders" / MODEL, tensors(random.Random(1)))
     variables = {**bytecode, "SVC_OLLAMA_URL": f"{services.url}/api/embeddings", "SVC_EXPERIMENTAL_PERSONALIZATION_API_KEY": KEY,
                  "SVC_EXPERIMENTAL_PERSONALIZATION_URL": f"{services.url}/v1/rerank"}
     with running(folder, "--experimental-allowed-ip-networks", "127.0.0.0/8", variables=variables) as started:
@@ -119,6 +124,8 @@ class Conversation:
             "https://vectors.example": services.url, "http://127.0.0.1:11434": services.url,
             '{"source": "openAi", "model"': f'{{"source": "openAi", "url": "{services.url}/v1/embeddings", "model"',
             '{"source": "openAi", "apiKey"': f'{{"source": "openAi", "baseUrl": "{model.url}", "apiKey"'}
+        if numpy() is None:
+            self._played[f'"source": "huggingFace", "model": "{MODEL}"'] = '"source": "staticFile", "model": "glove"'
         self._last: Answer | None = None
 
     def read(self, block: Block) -> None:
