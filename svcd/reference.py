@@ -192,7 +192,7 @@ def with_snippets(page: Path) -> str:
 TARGETS: dict[str, tuple[Path, Callable[[], str]]] = {
     "man": (ROOT / "man" / "svcd.1", man_page),
     "file": (ROOT / "man" / "svcd.toml.5", file_page),
-    "config": (ROOT / "examples" / "svcd.toml", sample_config),
+    "sample": (ROOT / "examples" / "svcd.toml", sample_config),
     "options": (ROOT / "docs" / "options.md", options_page),
     "errors": (ROOT / "docs" / "errors.md", error_page),
     **{name: (ROOT / path, partial(with_snippets, ROOT / path)) for name, path in

@@ -150,7 +150,8 @@ _REQUESTS = record({"total": COUNT, "failed": COUNT, "lastError": {"type": ["str
 _HITS = array({  # the members of the document, and the members added by the search
     "type": "object",
     "properties": {"_formatted": {"type": "object"}, "_matchesPosition": _MATCHES, "_rankingScore": {"type": "number"},
-                   "_rankingScoreDetails": {"type": "object"}},
+                   "_rankingScoreDetails": {"type": "object"},
+                   "_matchedPassage": record({"number": COUNT, "count": COUNT, "text": STRING}, optional=["text"])},
 })
 _VECTOR = array({"type": ["number", "null"]})
 _FACETS: Mapping[str, Json] = {

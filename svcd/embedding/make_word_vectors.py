@@ -32,7 +32,7 @@ SMOOTHING = 1e-4
 FIRST_FREQUENCY = 0.07
 # Numbers of the vector of a token: fewer lose relevance, more gain little.
 DEFAULT_COMPONENTS = 256
-# Tokens such as `[CLS]`, `[unused1]` and `<s>`, which are no part of texts.
+# Tokens such as `[CLS]`, `[unused1]` and `<s>`, which texts do not contain.
 _SPECIAL = re.compile(r"\[[A-Za-z]+[0-9]*\]|<[^<>]+>")
 
 

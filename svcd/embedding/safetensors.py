@@ -45,7 +45,7 @@ class Tensors:
                             raise ValueError
                         self._entries[name] = kind, shape, 8 + size + start
             except (ValueError, KeyError, TypeError, AttributeError):
-                raise BadModel(f"`{path.name}` is no file of tensors, or it is cut") from None
+                raise BadModel(f"`{path.name}` is not a file of tensors, or it is cut") from None
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries

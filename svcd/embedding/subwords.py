@@ -10,7 +10,7 @@ _UNKNOWN_PENALTY = 10.0
 
 
 class WordPiece:
-    """Takes the longest piece from the left, again and again; a word with a part that is no piece is unknown as a whole."""
+    """Takes the longest piece from the left, again and again; a word with a part outside the vocabulary is unknown as a whole."""
 
     def __init__(self, vocabulary: Mapping[str, int], unknown: str = "[UNK]", prefix: str = "##", longest: int = 100) -> None:
         """prefix: of pieces inside a word. longest: of words that are divided, in characters."""

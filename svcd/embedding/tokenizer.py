@@ -23,7 +23,7 @@ Cut = Callable[[Sequence[str]], "list[str]"]  # words -> more words
 
 FILES = ("tokenizer.json", "vocab.txt")
 _SPACE = "▁"  # what unigram models have for a space
-# Scripts written without spaces, of which BERT makes each character a word.
+# Scripts written without spaces: BERT makes each character a word.
 _IDEOGRAPHS = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
                (0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F))
 _WHITE = frozenset("\t\n\r")
@@ -310,15 +310,12 @@ def _sequence_of_cuts(given: Json) -> Cut:
     return cut
 
 
-def _with_pattern(pattern: str) -> Cut:
-    find = re.compile(pattern).findall
-    return lambda words: [part for word in words for part in find(word)]
-
-
+_find_words = re.compile(r"\w+|[^\w\s]+").findall
 _CUTTERS: Mapping[str, Callable[[Json], Cut]] = {
     "BertPreTokenizer": lambda _: lambda words: _by_punctuation(_by_space(words)),
     "Metaspace": _metaspace, "Sequence": _sequence_of_cuts, "WhitespaceSplit": lambda _: _by_space,
-    "Whitespace": lambda _: _with_pattern(r"\w+|[^\w\s]+"), "Punctuation": lambda _: _by_punctuation,
+    "Whitespace": lambda _: lambda words: [part for word in words for part in _find_words(word)],
+    "Punctuation": lambda _: _by_punctuation,
 }
 
 

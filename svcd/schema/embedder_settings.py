@@ -27,8 +27,9 @@ USELESS = "Error while generating embeddings: user error: "
 MAX_EMBEDDERS = 256
 DEFAULT_SOURCE = "openAi"
 DEFAULT_TEMPLATE_BYTES = 400
+DEFAULT_PASSAGE_WORDS, MAX_PASSAGE_WORDS = 200, 10_000
 
-_TEXT = ("documentTemplate", "documentTemplateMaxBytes")
+_TEXT = ("documentTemplate", "documentTemplateMaxBytes", "chunk")
 _ALWAYS = ("distribution", "binaryQuantized")
 _FRAGMENTS = ("indexingFragments", "searchFragments")
 _NESTED = ("searchEmbedder", "indexingEmbedder")
@@ -63,7 +64,7 @@ SOURCES: dict[str, Source] = {
 # Sources and members that other engines do not have: accepted, but not listed in messages whose exact text clients know.
 OWN_SOURCES: dict[str, Source] = {"staticFile": Source(("model",), (*_TEXT, *_ALWAYS), _DEFAULT_TEXT)}
 ALL_SOURCES = SOURCES | OWN_SOURCES
-OWN_MEMBERS = frozenset(("modelPath",))
+OWN_MEMBERS = frozenset(("modelPath", "chunk"))
 # The name of a file or folder in the folder of local models: a name cannot lead out of that folder.
 LOCAL_MODEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _DEFAULT_REVISION = "617ca489d9e86b49b8167676d8220688b99db36e"  # of the default model of huggingFace
@@ -108,6 +109,18 @@ def _checked_distribution(value: Mapping[str, float]) -> Mapping[str, float]:
     return value
 
 
+def _checked_chunk(value: Mapping[str, int]) -> Mapping[str, int]:
+    words = value["words"]
+    if not 0 < words <= MAX_PASSAGE_WORDS:
+        raise ValueError(f"`words` must be from 1 to {MAX_PASSAGE_WORDS}, got {words}")
+    overlap = value.get("overlap", words // 5)
+    if overlap > words // 2:
+        raise ValueError(f"`overlap` must be at most half of `words`, {words // 2}, got {overlap}")
+    return {"words": words, "overlap": overlap}
+
+
+_CHUNK = parsed(object_of({"words": Field(positive_integer, default=DEFAULT_PASSAGE_WORDS), "overlap": Field(positive_integer)}),
+                _checked_chunk)
 _FRAGMENT = object_of({"value": Field(anything, required=True)})
 _FRAGMENT_MAP = parsed(map_of(nullable(_FRAGMENT)), sorted_members)
 _DISTRIBUTION = parsed(
@@ -116,7 +129,8 @@ _DISTRIBUTION = parsed(
 _CHECKS = {  # in the order of messages and responses
     "source": one_of(*SOURCES, unlisted=tuple(OWN_SOURCES)), "model": string, "modelPath": string, "revision": string,
     "pooling": one_of("useModel", "forceCls", "forceMean"), "apiKey": string, "dimensions": positive_integer,
-    "binaryQuantized": boolean, "documentTemplate": string, "documentTemplateMaxBytes": positive_integer, "url": string,
+    "binaryQuantized": boolean, "documentTemplate": string, "documentTemplateMaxBytes": positive_integer, "chunk": _CHUNK,
+    "url": string,
     "indexingFragments": _FRAGMENT_MAP, "searchFragments": _FRAGMENT_MAP, "request": anything, "response": anything,
     "headers": parsed(map_of(string), sorted_members),
 }
@@ -227,6 +241,9 @@ def _check_embedder(name: str, embedder: Embedder, place: _Place, is_whole: bool
             raise _refusal(f"{place.path(name)}.url", f"could not parse `{url}`: {error}") from None
     if place is _TOP:
         _check_exchange(embedder, is_whole)
+    if embedder.get("chunk") and any(fragments(embedder, member) for member in _FRAGMENTS):
+        raise _refusal(f"{place.path(name)}.chunk", "Passages are parts of a document template, and this embedder has fragments. "
+                                                    "Remove one of the two by setting it to `null`")
     source = embedder.get("source")
     if source is None:
         return
@@ -288,6 +305,11 @@ def indexing_part(embedder: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the settings for embedding documents: a part of a composite embedder, else all of them."""
     part: Mapping[str, Any] = embedder.get("indexingEmbedder") or embedder
     return part
+
+
+def has_passages(embedder: Mapping[str, Any]) -> bool:
+    """Return whether a document has a vector for each passage of its text."""
+    return "chunk" in indexing_part(embedder)
 
 
 def indexing_fragments(embedder: Mapping[str, Any]) -> Mapping[str, Any]:

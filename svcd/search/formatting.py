@@ -59,8 +59,8 @@ class Formatter:
                  long_strings: LongStrings | None = None) -> None:
         self._options = options
         self._budget = budget or FormattingBudget()
-        self._displayed = _named(fields, displayed)
-        self._retrieved = _named(self._displayed, options.attributes_to_retrieve)
+        self._displayed = named_fields(fields, displayed)
+        self._retrieved = named_fields(self._displayed, options.attributes_to_retrieve)
         self._shows_all = is_everything(displayed)
         self.retrieves_all = self._shows_all and is_everything(options.attributes_to_retrieve)
         self._styles = _styles(self._displayed, options)
@@ -220,7 +220,7 @@ class _TextFormatter:
         return self._long_strings.add(TaggedString(self._unescaped_of(text), matches, start, end, self._tags, before, after))
 
 
-def _named(fields: Sequence[str], entries: Sequence[str] | None) -> list[str]:
+def named_fields(fields: Sequence[str], entries: Sequence[str] | None) -> list[str]:
     """Return the fields that a list names; all of them if it is None or contains `*`."""
     if is_everything(entries):
         return list(fields)

@@ -24,7 +24,8 @@ Keys = Mapping[str, str]  # attribute -> uid of the index whose documents its va
 
 _FORMATTED, _VECTORS = "_formatted", "_vectors"
 # Members that a search adds to a hit: they are never foreign keys.
-_ADDED = frozenset((_FORMATTED, "_matchesPosition", "_rankingScore", "_rankingScoreDetails", "_federation", "_geoDistance"))
+_ADDED = frozenset((_FORMATTED, "_matchesPosition", "_matchedPassage", "_rankingScore", "_rankingScoreDetails", "_federation",
+                    "_geoDistance"))
 _ABSENT: Mapping[str, Any] = {}  # represents a document that does not exist
 
 

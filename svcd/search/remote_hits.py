@@ -63,7 +63,7 @@ def _named(fields: Sequence[str], entries: Sequence[str] | None) -> Sequence[str
 # Results of remotes
 
 Json = Mapping[str, Any]
-_ADDED = frozenset(("_formatted", "_matchesPosition", "_rankingScore", "_rankingScoreDetails"))
+_ADDED = frozenset(("_formatted", "_matchesPosition", "_matchedPassage", "_rankingScore", "_rankingScoreDetails"))
 
 
 class RemoteHit(NamedTuple):

@@ -25,7 +25,7 @@ from svcd.ranking.bucket_sort import Hit, Ranking, RankingLimits
 from svcd.ranking.scores import Fused, VectorSorted
 from svcd.ranking.sort import sorted_from, with_distance
 from svcd.schema.attributes import WILDCARD
-from svcd.schema.embedder_settings import distribution_of
+from svcd.schema.embedder_settings import distribution_of, has_passages
 from svcd.schema.ranking_rules import BM25, is_attribute_split
 from svcd.search.formatting import Formatter
 from svcd.search.hits import LONG_BYTES, LongPage, LongStrings, RepeatedValues, page_of_texts
@@ -248,6 +248,10 @@ def render_hits(reader: Reader, query: SearchQuery, found: Found, hits: Sequence
         texts = [with_distance(text, origin) for text in texts]
     if query.show_ranking_score or query.show_ranking_score_details:
         members.append(_scores(reader, query, found, hits))
+    if found.vector is not None and query.hybrid is not None and has_passages(settings.embedders[query.hybrid.embedder]):
+        from svcd.search.matched_passages import matched_passages  # few indexes have passages
+
+        members.append(matched_passages(reader, query.hybrid.embedder, found.vector, docids))
     if not members:
         return texts
     return ["{" + ",".join(filter(None, (text[1:-1], *extra))) + "}" for text, *extra in zip(texts, *members)]
@@ -388,7 +392,7 @@ def similar_documents(reader: Reader, query: SimilarQuery, candidates: DocIds) -
     dimensions = reader.vectors.dimensions(query.embedder)
     most = query.offset + query.limit
     nearest = [each for vector in (own.vectors if own is not None else ()) if len(vector) == dimensions  # else they are outdated
-               for each in reader.vectors.nearest(query.embedder, vector, universe, most + 1)]
+               for each in _nearest_documents(reader, query.embedder, vector, universe, most + 1)]
     hits: list[Hit] = []
     seen: dict[int, None] = {}  # a document may be near to several vectors
     for distance, docid in sorted(nearest):
@@ -403,6 +407,17 @@ def similar_documents(reader: Reader, query: SimilarQuery, candidates: DocIds) -
             hits.append(Hit(docid, (score,)))
         seen[docid] = None
     return Ranking(universe, hits)
+
+
+def _nearest_documents(reader: Reader, embedder: str, vector: array[float], universe: DocIds, count: int
+                       ) -> list[tuple[float, int]]:
+    found = list(reader.vectors.nearest(embedder, vector, universe, count))
+    while has_passages(reader.settings.embedders[embedder]) and len(found) < count:  # several may be of one document
+        more = reader.vectors.nearest(embedder, vector, universe - DocIds([docid for _, docid in found]), count)
+        if not more:
+            break
+        found += more
+    return found
 
 
 def render_similar(reader: Reader, shown: SearchQuery, ranking: Ranking) -> Sequence[str]:

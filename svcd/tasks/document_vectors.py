@@ -110,7 +110,7 @@ class Generations:
         """
         held: dict[int | None, array[float]] = {}
         if stored is not None and known is not None and not stored.is_user_provided:
-            numbers: Iterable[int | None] = [None] if stored.fragments is None else stored.fragments
+            numbers: Iterable[int | None] = known if stored.fragments is None else stored.fragments
             held = dict(zip(numbers, stored.vectors))
         kept = {number: vector for number, vector in held.items()
                 if known and number in inputs and number in known and inputs[number] == known[number]}
@@ -145,9 +145,12 @@ class Generations:
             numbers = sorted(number for number in each.kept if number is not None)
             if None in each.kept:
                 entries[each.docid] = StoredVectors([each.kept[None]])
-            else:
+            elif self._source.has_fragments:
                 of_fragments = StoredVectors([each.kept[number] for number in numbers], fragments=bytes(numbers))
                 entries[each.docid] = of_fragments if numbers else None
+            else:  # of passages; a document has the vectors of all, or none if a failure is ignored
+                is_whole = numbers and len(numbers) == len(each.inputs)
+                entries[each.docid] = StoredVectors([each.kept[number] for number in numbers]) if is_whole else None
         return entries
 
 
@@ -314,7 +317,7 @@ class EmbedderChanges:
             return False
         if indexing_fragments(new):
             return indexing_fragments(old) != indexing_fragments(new)
-        return (indexing_part(old).get("documentTemplate") != indexing_part(new).get("documentTemplate")
+        return (any(indexing_part(old).get(member) != indexing_part(new).get(member) for member in ("documentTemplate", "chunk"))
                 or self._before.resolved["searchableAttributes"] != self._after.resolved["searchableAttributes"])
 
     # Documents

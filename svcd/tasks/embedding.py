@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from svcd.templates import JsonTemplate, Template
 
 Document = Mapping[str, Any]
-Inputs = dict["int | None", Any]  # number of the indexing fragment, None for a document template -> rendered input
+# Number of the indexing fragment, or of the passage, None for a whole document template -> rendered input.
+Inputs = dict["int | None", Any]
 Report = Callable[[int, int], None]  # number of embedded inputs, and their total
 
 USER_PROVIDED = "userProvided"
@@ -236,7 +237,7 @@ class Source:
             raise ApiError(CODE, f"Error while generating embeddings: user error: {reason}") from None
 
     def inputs(self, document_id: str, document: Document) -> Inputs:
-        """Return the inputs of a document: its rendered template, or each of its fragments that can be rendered.
+        """Return the inputs of a document: its rendered template or the passages of it, or each fragment that can be rendered.
 
         Raises vector_embedding_error for a template that cannot be rendered.
         """
@@ -245,11 +246,16 @@ class Source:
         is_ignored = _IGNORE_TEMPLATES in self._ignored
         if not self.has_fragments:
             try:
-                return {None: self._template.render(document_variables(document, self._is_searchable))}
+                text = self._template.render(document_variables(document, self._is_searchable))
             except TemplateError as error:
                 if is_ignored:
                     return {}
                 raise ApiError(CODE, _MISSING.format(id=document_id, error=error.message)) from None
+            if chunk := self._indexing.get("chunk"):
+                from svcd.templates.passages import passages  # few embedders divide texts
+
+                return dict(enumerate(passages(text, **chunk)))
+            return {None: text}
         variables = fragment_variables(document)
         found: Inputs = {}
         for number, template in self._fragments:

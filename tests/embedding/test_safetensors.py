@@ -42,5 +42,5 @@ def test_written_files_read_back(tmp_path: Path) -> None:
 def test_files_that_are_cut_or_foreign(tmp_path: Path, raw: bytes) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(raw)
-    with pytest.raises(BadModel, match="`model.safetensors` is no file of tensors, or it is cut"):
+    with pytest.raises(BadModel, match="`model.safetensors` is not a file of tensors, or it is cut"):
         Tensors(path)

@@ -85,7 +85,7 @@ def test_weights_and_shared_vectors(tmp_path: Path, embedder: Callable[[], Any])
 @pytest.mark.parametrize("name, raw, message", [
     ("vocab.txt", None, "it has neither `tokenizer.json` nor `vocab.txt`"),
     ("model.safetensors", None, "there is no file `model.safetensors` in the folder `"),
-    ("model.safetensors", b"", "`model.safetensors` is no file of tensors"),
+    ("model.safetensors", b"", "`model.safetensors` is not a file of tensors"),
     ("model.safetensors", encoded({"x": ((1,), [1.0])}), "has no tensor `embeddings`"),
     ("model.safetensors", encoded({"embeddings": ((2, 3), [1.0] * 6)}), "and the tokenizer do not belong together"),
 ])

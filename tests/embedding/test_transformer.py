@@ -48,7 +48,7 @@ def write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value))
 
 
-def check(model: Transformer, precision: float = 1e-5, **how: Any) -> None:
+def check(model: Transformer, precision: float = 1e-4, **how: Any) -> None:
     for text, vector in zip(TEXTS, model.encode(list(TEXTS))):
         assert vector.tolist() == pytest.approx(vector_by_loops(MADE, tokens_of(TEXTS[text]), **how), abs=precision), text
 
@@ -62,10 +62,10 @@ def test_vectors_equal_those_computed_number_by_number(folder: Path, monkeypatch
     check(model)
     for text in TEXTS:
         (vector,) = model.encode([text])
-        assert vector.tolist() == pytest.approx(vector_by_loops(MADE, tokens_of(TEXTS[text])), abs=1e-5)
+        assert vector.tolist() == pytest.approx(vector_by_loops(MADE, tokens_of(TEXTS[text])), abs=1e-4)
 
 
-@pytest.mark.parametrize("form, precision", [({"kind": "F16"}, 0.01), ({"kind": "BF16"}, 0.05), ({"prefix": "bert."}, 1e-5)])
+@pytest.mark.parametrize("form, precision", [({"kind": "F16"}, 0.01), ({"kind": "BF16"}, 0.05), ({"prefix": "bert."}, 1e-4)])
 def test_weights_have_several_forms(tmp_path: Path, form: dict[str, str], precision: float) -> None:
     write_model(tmp_path, MADE, **form)
     check(Transformer(tmp_path), precision)
@@ -83,7 +83,7 @@ def test_positions_of_some_models_begin_later(tmp_path: Path) -> None:
     model = Transformer(tmp_path)
     assert model.most_tokens == 14
     (vector,) = model.encode(["the cat"])
-    assert vector.tolist() == pytest.approx(vector_by_loops(MADE, tokens_of(["the", "cat"]), skipped=2), abs=1e-5)
+    assert vector.tolist() == pytest.approx(vector_by_loops(MADE, tokens_of(["the", "cat"]), skipped=2), abs=1e-4)
 
 
 def test_prompts_are_those_of_the_model(folder: Path) -> None:

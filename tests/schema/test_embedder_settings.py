@@ -273,3 +273,17 @@ def test_a_local_file_is_a_source() -> None:
     with pytest.raises(ApiError) as refused:
         decoded({"e": {"source": "x"}})
     assert "staticFile" not in refused.value.message
+
+
+def test_passages_are_a_member_of_embedders_with_a_template() -> None:
+    assert after({"e": {**REST, "chunk": {}}})["e"]["chunk"] == {"words": 200, "overlap": 40}
+    assert after({"e": {**REST, "chunk": {"words": 50}}})["e"]["chunk"] == {"words": 50, "overlap": 10}
+    assert "chunk" not in after({"e": {**REST, "chunk": {}}}, {"e": {"chunk": None}})["e"]
+    assert after({"e": {"source": "composite", "searchEmbedder": REST, "indexingEmbedder": {**REST, "chunk": {}}}})
+    for wrong, message in (({"words": 0}, "`words` must be from 1 to 10000, got 0"), ({"words": 10, "overlap": 6}, "half of `words`, 5, got 6"),
+                           ({"word": 1}, "Unknown field `word`")):
+        assert message in refusal({**REST, "chunk": wrong})
+    assert "unavailable for source `userProvided`" in refusal({"source": "userProvided", "dimensions": 2, "chunk": {}})
+    assert "this embedder has fragments" in refusal({
+        **REST, "request": "{{fragment}}", "dimensions": 2, "chunk": {}, "indexingFragments": {"a": {"value": "{{doc.a}}"}},
+        "searchFragments": {"q": {"value": "{{q}}"}}})

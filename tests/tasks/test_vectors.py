@@ -184,6 +184,41 @@ def test_fragments_that_cannot_be_rendered_give_no_vector(harness: TaskHarness, 
     assert {docid: held.fragments for docid, held in entries(harness).items()} == {0: b"\0", 1: b"\0\1", 2: b"\1"}
 
 
+CHUNKED = {**REST, "chunk": {"words": 4, "overlap": 1}}
+
+
+def test_a_long_text_has_a_vector_for_each_passage(harness: TaskHarness, service: Service) -> None:
+    start(harness, CHUNKED, {"id": 0, "t": "a b c d e f g"}, {"id": 1, "t": "x"}, {"id": 2, "t": "y", "_vectors": {"e": [[1, 2], [3, 4]]}})
+    assert sorted(service.sent) == ["a b c d", "d e f g", "x"]
+    made = {0: ([vector("a b c d").tolist(), vector("d e f g").tolist()], True), 1: ([vector("x").tolist()], True),
+            2: ([[1, 2], [3, 4]], False)}
+    assert shown(harness) == made
+    service.sent.clear()
+    harness.add([{"id": 0, "t": "a b c d e f new"}, {"id": 1, "t": "x", "u": 1}])
+    harness.run()
+    assert service.sent == ["d e f new"]
+    harness.add([{"id": 0, "t": "a b c d"}])
+    harness.run()
+    assert service.sent == ["d e f new"]
+    assert shown(harness) == {**made, 0: ([vector("a b c d").tolist()], True)}
+
+
+def test_other_passages_are_embedded_when_the_setting_changes(harness: TaskHarness, service: Service) -> None:
+    start(harness, REST, {"id": 0, "t": "a b c d e f g"}, {"id": 1, "t": "x"})
+    service.sent.clear()
+    harness.change({"embedders": {"e": {"chunk": {"words": 4, "overlap": 1}}}})
+    harness.run()
+    assert {"a b c d", "d e f g"} <= set(service.sent) <= {"a b c d", "d e f g", "x"}
+    assert len(shown(harness)[0][0]) == 2
+    service.sent.clear()
+    harness.change({"embedders": {"e": {"chunk": {"words": 4, "overlap": 2}}}})
+    harness.run()
+    assert sorted(service.sent) == ["c d e f", "e f g"]
+    harness.change({"embedders": {"e": {"chunk": None}}})
+    harness.run()
+    assert shown(harness) == {0: ([vector("a b c d e f g").tolist()], True), 1: ([vector("x").tolist()], True)}
+
+
 def test_a_failure_fails_the_batch(harness: TaskHarness, service: Service) -> None:
     start(harness, REST, {"id": 0, "t": "x"})
     service.fail_after = 0
