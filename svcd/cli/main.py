@@ -34,6 +34,7 @@ COMMANDS = {
     "restore": ("backup", "restore_command", "Make a data folder from a backup or a dump."),
     "verify": ("integrity", "verify_command", "Check the files of a data folder."),
     "repair": ("integrity", "repair_command", "Rebuild a damaged index from its documents."),
+    "relevance": ("relevance", "command", "Run relevance tests, and try settings with them."),
     "cluster": ("cluster", "command", "Show the nodes of a cluster; join, drain, verify, forget them."),
     "config": ("config", "command", "Show the configuration; `config init` writes a file."),
     "completion": ("config", "completion_command", "Print the completion script for a shell."),

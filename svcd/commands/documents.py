@@ -245,7 +245,7 @@ def _send(target: Instance, method: str, path: str, sources: Sequence[Source], p
     try:
         for number in range(place.finished, len(sources)):
             source = sources[number]
-            for texts, read in _portions(source, place.documents, portion):
+            for texts, read in portions(source, place.documents, portion):
                 if texts:
                     task = target.send(method, path, "\n".join(texts).encode(), NDJSON)
                     place = replace(place, documents=place.documents + len(texts), total=place.total + len(texts),
@@ -260,7 +260,7 @@ def _send(target: Instance, method: str, path: str, sources: Sequence[Source], p
     return place
 
 
-def _portions(source: Source, skipped: int, most_bytes: int) -> Iterator[tuple[list[str], int]]:
+def portions(source: Source, skipped: int, most_bytes: int) -> Iterator[tuple[list[str], int]]:
     """Yield the documents after the first `skipped` ones in lists of about `most_bytes`, with the part that has been read.
 
     Empty lists report progress. Raises CommandFailed for a source that cannot be read or is malformed.

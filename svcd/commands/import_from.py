@@ -46,7 +46,7 @@ def command(context: click.Context, source_url: str, source_key: str | None, res
     with instance.opened(context, url, key, folder) as target:
         if source.url == target.url:
             raise CommandFailed(f"{source.url} is the target, too; name another target with --to or --folder", MISUSED)
-        _copy_features(source, target)
+        copy_features(source, target)
         copies = [Copy(source, target, target.url if folder is None else str(folder.absolute()), index) for index in indexes]
         bar = output.Bar("documents", is_json)
         documents = 0
@@ -165,7 +165,7 @@ def _exists(target: Instance, path: str) -> bool:
     return True
 
 
-def _copy_features(source: Instance, target: Instance) -> None:
+def copy_features(source: Instance, target: Instance) -> None:
     """Turn on the features of the source that the target has; settings may need them."""
     try:
         known, wanted = target.call("GET", "/experimental-features"), source.call("GET", "/experimental-features")

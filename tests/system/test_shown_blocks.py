@@ -28,6 +28,8 @@ KINDS = {
     "console": "test_readme.py: `$ command` lines, with what they print",
     "sh": "tests/distribution/test_shown_setup.py: commands that set up, start or install something",
     "http": "test_shown_requests.py: requests, with answers",
+    "toml": "test_readme.py, where it is a file of the page",
+    "json": "test_readme.py, where it is a file of the page",
     "liquid": "test_shown_requests.py: templates",
     "python": "test_readme.py, where it is a file of the page; test_docs.py, in CONTRIBUTING.md",
     "pycon": "here: Python with what it prints",
@@ -67,6 +69,11 @@ def test_python_is_a_file_of_a_page_or_an_example_of_contributing() -> None:
     run = [code for _, code in test_docs.EXAMPLES]
     assert [str(block) for block in of_kind("python") if block.text not in run
             and not (block.note.startswith("file: ") and block.page in test_readme.PAGES)] == []
+
+
+def test_toml_and_json_are_files_of_a_page() -> None:
+    assert [str(block) for kind in ("toml", "json") for block in of_kind(kind)
+            if not (block.note.startswith("file: ") and block.page in test_readme.PAGES)] == []
 
 
 # -- Kinds that need no daemon
