@@ -3,7 +3,7 @@
 The texts of the man pages svcd.1 and svcd.toml.5 and of docs/errors.md are in docs/sources.
 
     python -m svcd.reference              writes all of them
-    python -m svcd.reference man config   writes the named ones
+    python -m svcd.reference man sample   writes the named ones
     python -m svcd.reference --check      writes nothing; names the stale ones and exits with 1
 """
 from __future__ import annotations
