@@ -17,6 +17,7 @@ LAYERS = [
     "search",
     "auth index",
     "instance",
+    "querylog",
     "remote",
     "cluster",
     "embedding",

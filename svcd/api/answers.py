@@ -139,6 +139,9 @@ def text_after_hits(ctx: Context, body: Mapping[str, Any], parts: AnswerParts, m
     body: the parameters of the search. milliseconds: the processing time. instance: its name in a network. more: members that
     a search over a network adds.
     """
+    if ctx.services.query_log is not None and not ctx.is_proxied:
+        ctx.services.query_log.note(request_uid, index_uid, body.get("q"), parts.of_page, milliseconds, ctx.permission.key_uid,
+                                    ctx.person)
     query = f'],"query":{dumps(body.get("q") or "")}'
     suffix = f',"requestUid":"{request_uid}"'
     if wants_metadata(ctx):

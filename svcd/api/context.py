@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from svcd.instance.data_folder import DataFolderReader, IndexSnapshot
     from svcd.instance.instance import Instance
     from svcd.instance.queue import Queue
+    from svcd.querylog.recorder import Recorder
     from svcd.remote.client import Client
     from svcd.remote.reranking import Reranker
     from svcd.tasks.dry_runs import DryRuns
@@ -71,6 +72,7 @@ class Services:
         for a task may exist at once.
     make_embedders, make_client, make_reranker, make_dry_runs: make a part when the first request needs it. Without
         make_reranker, searches cannot be personalized.
+    query_log: collects searches; None without a query log.
     shows_page: browsers get the page at `/`. renames_by_patch: `PATCH /indexes/{index_uid}` accepts a new uid.
     """
 
@@ -90,6 +92,7 @@ class Services:
     make_client: Callable[[], Client] = global_client
     make_reranker: Callable[[], Reranker] | None = None
     make_dry_runs: Callable[[], DryRuns] | None = None
+    query_log: Recorder | None = None
     shows_page: bool = False
     renames_by_patch: bool = False
     answer_memory: BodyMemory = field(default_factory=lambda: BodyMemory(ANSWER_MEMORY, "large answers"))
@@ -181,6 +184,12 @@ class Context:
     def is_proxied(self) -> bool:
         """Return whether another instance that searches its network sent the request."""
         return self.header("Proxy-Search") == "true"
+
+    @property
+    def person(self) -> str:
+        """Tells people apart as far as that is known: by a header that clients of the reference engine send, else by address."""
+        headers = self.request.headers
+        return (headers.get("x-ms-user-id") or headers.get("x-forwarded-for") or self.request.client)[:100]
 
     @property
     def index_uid(self) -> str:

@@ -273,6 +273,11 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
     members = _members_beside_hits(found, queries, federation)
     elapsed_s = time.monotonic() - started
     members["processingTimeMs"] = int(elapsed_s * 1000) if network is None else network.milliseconds(elapsed_s)
+    if ctx.services.query_log is not None and not wanted.is_proxied:
+        total = found.pagination.get("estimatedTotalHits", found.pagination.get("totalHits", 0))
+        for query in queries:
+            ctx.services.query_log.note(members["requestUid"], query["indexUid"], query.get("q"), total,
+                                        members["processingTimeMs"], ctx.permission.key_uid, ctx.person)
     if wants_metadata(ctx):
         members["metadata"] = [_metadata(query, primary_keys, network) for query in queries]
     if network is not None:

@@ -129,12 +129,14 @@ class Permission:
     """The rights of the bearer of a request.
 
     indexes: uids and patterns of the key; None for every index. rules: of the tenant token, if it is one; an index must
-    be allowed by both. may_create_index: may a write create the index that it names?
+    be allowed by both. may_create_index: may a write create the index that it names? key_uid: of the API key, also of the one
+    that signed a tenant token; None for the master key, and without keys.
     """
 
     may_create_index: bool = True
     indexes: tuple[str, ...] | None = None
     rules: SearchRules | None = None
+    key_uid: str | None = None
 
     def allows(self, index_uid: str | None) -> bool:
         """Return whether the bearer may see this index. index_uid: None for a task or batch without an index."""
@@ -297,7 +299,7 @@ class Keys:
             _check_index(key, rules, index_uid)
         if not key.may(action) or key.expires_at is not None and self._now() >= key.expires_at:
             raise ApiError("invalid_api_key", INVALID_KEY)
-        return Permission(key.may("indexes.create"), None if key.is_of_every_index else key.indexes, rules)
+        return Permission(key.may("indexes.create"), None if key.is_of_every_index else key.indexes, rules, key.uid)
 
     def _found(self, value: str) -> _Key | None:
         """The stored key that has this value. The duration of the lookup reveals nothing about other values."""

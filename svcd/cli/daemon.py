@@ -116,6 +116,7 @@ class BackgroundStart:
         self._notifier: WebhookNotifier | None = None
         self._report: UsageReport | None = None
         self._snapshots: SnapshotSchedule | None = None
+        self._close_query_log: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._run, name="svcd-startup")
 
     def start(self) -> None:
@@ -147,6 +148,7 @@ class BackgroundStart:
             self._report.stop()
         if self._workers:
             self._workers.end()
+        self._close_query_log()  # after the workers, which pass on their last searches
         if self._snapshots:
             self._snapshots.stop()
         if self._cluster and self._runner:
@@ -180,7 +182,10 @@ class BackgroundStart:
             if self._workers:
                 hooks = {"reports": self._workers.reports, "broadcast": self._workers.broadcast}
             usage = wiring.usage() if serving.reports_usage(self._config) else None
-            app = wiring.application(self._config, self._instance, **hooks, usage=usage, node=self._cluster)
+            query_log = None
+            if self._config.query_log:
+                query_log, self._close_query_log = wiring.query_log(self._config, self._instance)
+            app = wiring.application(self._config, self._instance, **hooks, usage=usage, node=self._cluster, query_log=query_log)
             machine.give_back_large_blocks()
             machine.use_one_arena()
             self._notifier.start()

@@ -35,6 +35,7 @@ COMMANDS = {
     "verify": ("integrity", "verify_command", "Check the files of a data folder."),
     "repair": ("integrity", "repair_command", "Rebuild a damaged index from its documents."),
     "relevance": ("relevance", "command", "Run relevance tests, and try settings with them."),
+    "analytics": ("analytics", "command", "Show what people search, and what in vain."),
     "cluster": ("cluster", "command", "Show the nodes of a cluster; join, drain, verify, forget them."),
     "config": ("config", "command", "Show the configuration; `config init` writes a file."),
     "completion": ("config", "completion_command", "Print the completion script for a shell."),

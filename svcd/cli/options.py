@@ -26,6 +26,7 @@ AUTO = "auto"
 MAX_PROCESSES = 128  # more than the cores of most machines: a typing error must not start a million processes
 # The limit of a batch is half of the indexing memory, but at most this: a larger batch only stops and reports progress later.
 MAX_BATCH_BYTES = parse_size("10 GiB")
+_SMALLEST_LOG = 1 << 20
 _FALSE = frozenset({"", "0", "n", "no", "f", "false", "off"})
 
 
@@ -231,6 +232,14 @@ def _part(text: str) -> int:
     return size
 
 
+def _log_size(text: str) -> int:
+    """Parse the size of the query log: 0, or enough for some thousand searches."""
+    size = parse_size(text)
+    if 0 < size < _SMALLEST_LOG:
+        raise ValueError("is too small for a query log; write at least 1 MiB, or 0 for none")
+    return size
+
+
 def _refuse_ocsp(_text: str) -> NoReturn:
     raise ValueError("is not supported: Python's TLS library cannot staple OCSP responses; remove the option, or use a reverse "
                      "proxy that staples")
@@ -241,6 +250,7 @@ PATH = Kind("PATH", _path, expected="a path in quotes")
 ADDRESS = Kind("HOST:PORT", parse_address)
 SIZE = Kind("SIZE", parse_size, (str, int), 'a number of bytes or a string such as "100 MB"', print_size)
 PART = Kind("SIZE", _part, SIZE.toml, SIZE.expected, print_size)
+LOG_SIZE = Kind("SIZE", _log_size, SIZE.toml, SIZE.expected, print_size)
 TEXT = Kind("TEXT", _text)
 PREFIX = Kind("TEXT", _prefix, accepts_empty=True)
 SECRET = Kind("KEY", _text)
@@ -421,6 +431,13 @@ OPTIONS: tuple[Option, ...] = (
     Option("--search-memory", SIZE, "Search", example="64 MiB",
            default_description="a twentieth of the indexes searched, 24 to 56 MiB, at most an eighth of the memory",
            about="Memory of the search caches of all processes: a quarter for results, the rest for parts of the indexes."),
+
+    Option("--query-log", LOG_SIZE, "Query log", default="0", default_description="off", example="100 MiB",
+           about="Log searches and clicks in the data folder, at most this much; the oldest are deleted. Nothing leaves the "
+                 "machine."),
+    Option("--query-log-days", POSITIVE, "Query log", default="90", about="Delete searches from the query log after this time."),
+    Option("--query-log-hashes", SWITCH, "Query log", default="false",
+           about="Log hashes of queries, keyed by the master key, instead of their texts. svcd then cannot suggest synonyms."),
 
     Option("--experimental-personalization-api-key", OPTIONAL_HEADER, "Search", is_secret=True, example="a-key-of-cohere",
            about="API key of the rerank service for searches with `personalize`; without it such searches fail. Prefer the "

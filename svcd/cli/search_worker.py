@@ -16,6 +16,7 @@ The main process (svcd.cli.search_worker_pool) writes lines of JSON to its stand
     <- {"ask": n, ...}              the reply
     <- {"ready": true}              once: the worker answers searches from now on
     <- {"logged": [...]}            an event of the log, as the fields of logs.Event
+    <- {"searched": [...]}          searches for the query log, as the fields of svcd.querylog.recorder.Search
     <- {"last_usage": {}}           before it ends: the usage figures since the last report
 
 A worker opens the files read-only and accepts connections from the shared sockets (with TLS it gets them from the main
@@ -57,6 +58,7 @@ from svcd.instance.data_folder import DataFolderReader
 
 if TYPE_CHECKING:
     from svcd.analytics.collector import Usage
+    from svcd.querylog.recorder import Recorder
 
 _output_lock = threading.Lock()
 
@@ -77,12 +79,17 @@ class SearchWorker:
             from svcd.analytics.collector import Usage  # loaded only if usage is reported
 
             self._usage = Usage()
+        self._query_log: Recorder | None = None
+        if configuration.logs_queries:
+            from svcd.querylog.recorder import Recorder  # loaded only with a query log
+
+            self._query_log = Recorder(lambda searches: _write({"searched": searches}))
         memory = memoryview(mmap.mmap(configuration.counters, 0))
         begin = configuration.number * REGION_BYTES
         traffic = SharedTraffic(memory[begin:begin + REGION_BYTES])
         keys = Keys(configuration.master_key, self._data_folder.keys)  # read from the file for each request: always current
         app = App(Services(
-            self._data_folder, keys, self._searches, usage=self._usage, traffic=traffic,
+            self._data_folder, keys, self._searches, usage=self._usage, traffic=traffic, query_log=self._query_log,
             large_answers=ConcurrencyLimit(serving.MAX_LARGE_ANSWERS, "large answers"),
             waiting_writes=ConcurrencyLimit(serving.MAX_WAITING_WRITES, "requests that wait for a task"),
             make_embedders=lambda: serving.embedders(configuration.networks, configuration.embedding_cache),
@@ -117,6 +124,8 @@ class SearchWorker:
         """Serve until stop() is called."""
         self._server.serve()
         self._data_folder.close()
+        if self._query_log:
+            self._query_log.stop()
         if self._usage:
             _write({"last_usage": self._usage.take()})
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from svcd.api.app import App
     from svcd.http.server import Server
     from svcd.instance.instance import Instance
+    from svcd.querylog.recorder import Recorder
 
 _MODULE = "svcd.cli.search_worker"
 # Seconds to wait for the reply to a command. A worker replies within a millisecond, unless a search holds its interpreter lock.
@@ -50,8 +51,12 @@ LONG_RUN_S = 10.0
 class _Worker:
     """One worker, over all its restarts. is_ready: it answers searches. has_answers: it has received the cached results."""
 
-    def __init__(self, number: int, on_ready: Callable[[], None], on_last_usage: Callable[[State], None]) -> None:
-        """on_ready: called when it begins to answer searches; on_last_usage: called with its counts when it ends."""
+    def __init__(self, number: int, on_ready: Callable[[], None], on_last_usage: Callable[[State], None],
+                 query_log: Recorder | None) -> None:
+        """on_ready: called when it begins to answer searches; on_last_usage: called with its counts when it ends.
+
+        query_log: gets its searches.
+        """
         self.number = number
         self.thread = threading.Thread()
         self.ending = threading.Event()  # it is not restarted
@@ -59,6 +64,7 @@ class _Worker:
         self.has_answers = False
         self._on_ready = on_ready
         self._on_last_usage = on_last_usage
+        self._query_log = query_log
         self._lock = threading.Lock()  # guards _process and _last_ask, and serializes commands
         self._process: subprocess.Popen[bytes] | None = None
         self._replies: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
@@ -103,6 +109,10 @@ class _Worker:
             self.is_ready = True
             logs.info("search worker answers searches", number=self.number)
             self._on_ready()
+        elif "searched" in message and self._query_log is not None:
+            from svcd.querylog.recorder import Search
+
+            self._query_log.add([Search(*fields) for fields in message["searched"]])
         elif "last_usage" in message:
             self._on_last_usage(message["last_usage"])
 
@@ -234,7 +244,7 @@ class SearchWorkerPool:
 
     def _start(self, number: int) -> bool:
         """Start a worker with a free number; returns False if the system allows no more threads."""
-        worker = _Worker(number, self._on_change, self._last_usages.append)
+        worker = _Worker(number, self._on_change, self._last_usages.append, self._app.services.query_log)
         worker.thread = threading.Thread(target=self._supervise, args=(worker,), name=f"svcd-search-worker-{number}")
         try:
             worker.thread.start()
@@ -353,7 +363,8 @@ class SearchWorkerPool:
             parallel_searches=serving.parallel_searches(config), queue_size=config.experimental_search_queue_size,
             drop_after_s=config.experimental_drop_search_after, log_level=config.log_level,
             logs_mode=config.experimental_logs_mode, log_targets=self._settings["log"], followed=self._settings["follow"],
-            counts_usage=serving.reports_usage(config), embedding_cache=config.experimental_embedding_cache_entries,
+            counts_usage=serving.reports_usage(config), logs_queries=self._app.services.query_log is not None,
+            embedding_cache=config.experimental_embedding_cache_entries,
             networks=serving.allowed_networks(config), network=self._instance.stored_network,
             personalization_key=config.experimental_personalization_api_key,
         )

@@ -189,9 +189,9 @@ class WorkerConfiguration:
     number: number of the worker, from 1; listeners: listening sockets, empty with TLS; load_table, incoming, outgoing: see
     svcd.http.worker_sharing; counters: shared memory, with a region for each process (svcd.api.traffic).
     processes: number of processes that answer searches now. log_targets: targets set by POST /logs/stderr, followed: targets of
-    the client of /logs/stream, "" by default. counts_usage: count for the usage report. search_memory, embedding_cache: the
-    options. networks: see allowed_networks(). network: from Network.as_json(), or None. personalization_key: the option, a
-    secret.
+    the client of /logs/stream, "" by default. counts_usage: count for the usage report. logs_queries: report searches
+    for the query log. search_memory, embedding_cache: the options. networks: see allowed_networks(). network: from
+    Network.as_json(), or None. personalization_key: the option, a secret.
     """
 
     number: int
@@ -214,6 +214,7 @@ class WorkerConfiguration:
     log_targets: str = ""
     followed: str = ""
     counts_usage: bool = False
+    logs_queries: bool = False
     search_memory: int | None = None
     embedding_cache: int = 0
     networks: Sequence[str] = ()

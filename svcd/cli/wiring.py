@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from svcd.analytics.report import State, UsageReport
     from svcd.cluster.node import Node
     from svcd.cluster.service import ClusterService
+    from svcd.querylog.recorder import Recorder
     from svcd.remote.client import Client
     from svcd.tasks.dry_runs import DryRuns
     from svcd.tasks.global_tasks import SnapshotSchedule
@@ -66,11 +67,11 @@ class WorkerHooks(TypedDict, total=False):
 def application(config: Config, instance: Instance,
                 reports: Callable[[], Sequence[Report]] = tuple,
                 broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None, usage: Usage | None = None,
-                node: ClusterService | None = None) -> App:
+                node: ClusterService | None = None, query_log: Recorder | None = None) -> App:
     """The application, which answers requests.
 
     reports: gets the traffic reports of the search workers; broadcast: sends them a command; usage: counts requests for
-    the usage report.
+    the usage report; query_log: collects searches.
     """
     searches = SearchQueue(
         serving.parallel_searches(config), config.experimental_search_queue_size,
@@ -88,13 +89,29 @@ def application(config: Config, instance: Instance,
         make_client=lambda: serving.remote_client(networks),
         make_reranker=serving.reranker(config.experimental_personalization_api_key, networks),
         make_dry_runs=lambda: dry_runs(config, instance),
-        shows_page=config.env == "development", renames_by_patch=config.experimental_rename_by_patch,
+        query_log=query_log, shows_page=config.env == "development", renames_by_patch=config.experimental_rename_by_patch,
     ))
 
 
 def add_default_keys(instance: Instance) -> None:
     """Make the keys that every new instance has."""
     instance.keys.add_to_empty(default_keys())
+
+
+def query_log(config: Config, instance: Instance) -> tuple[Recorder, Callable[[], None]]:
+    """The collector of searches, started, and a function that writes the rest of them and closes the file."""
+    from svcd.querylog import store  # loaded only with a query log
+    from svcd.querylog.recorder import Recorder
+
+    secret = (config.master_key or instance.uid).encode() if config.query_log_hashes else None
+    log = store.opened(instance.path / store.FILE, config.query_log, config.query_log_days, secret)
+    recorder = Recorder(log.write)
+
+    def close() -> None:
+        recorder.stop()
+        log.close()
+
+    return recorder, close
 
 
 def _client(config: Config) -> Client:

@@ -137,12 +137,12 @@ def index_path(index_uid: str) -> str:
 
 
 @contextmanager
-def opened(context: click.Context, url: str | None, key: str | None, folder: Path | None) -> Iterator[Instance]:
-    """Yield the instance that the options name. Raises CommandFailed, ConfigError."""
+def opened(context: click.Context, url: str | None, key: str | None, folder: Path | None, *arguments: str) -> Iterator[Instance]:
+    """Yield the instance that the options name. arguments: of a daemon for a folder. Raises CommandFailed, ConfigError."""
     if folder is not None:
         if url or key:
             raise CommandFailed("--folder starts its own daemon: leave out --url and --key", MISUSED)
-        with started(folder) as instance:
+        with started(folder, *arguments) as instance:
             yield instance
         return
     config = load(context.find_root().obj or {}, os.environ)

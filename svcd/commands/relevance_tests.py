@@ -1,4 +1,4 @@
-"""Relevance as tests: a file of queries with the documents that they must find, and what an instance finds instead.
+"""Relevance as tests: a file of queries with the documents that they must find, and the comparison with the hits of an instance.
 
 Format: docs/guide/relevance-tests.md. Figures are means over the queries of a judged list: nDCG@10, recall@100, and MRR (1 / rank
 of the first relevant hit).

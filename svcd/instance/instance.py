@@ -6,6 +6,7 @@
     instance.sqlite   queue, list of indexes, keys, features, network, webhooks, outbox
     indexes/          <uuid>.sqlite, one file per index
     payloads/         uploaded documents of unfinished tasks
+    query-log.sqlite  searches and clicks, with --query-log (svcd.querylog)
     reserve           disk space kept for operations that free space (svcd.index.disk_space)
     unclaimed/        index files newer than instance.sqlite, which does not name them
 

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from svcd.api import streaming
+from svcd.api.answers import uuid7
 from svcd.api.app import ROUTES
 from svcd.api.openapi import operation_id
 from svcd.api.routes import Route
@@ -27,6 +28,8 @@ from svcd.auth.keys import ACTIONS
 from svcd.http.message import Portions
 from svcd.instance.instance import Instance
 from svcd.instance.rows import KeyRow
+from svcd.querylog.recorder import Recorder, Search
+from svcd.querylog.store import FILE, QueryLog
 from svcd.tasks.runner import Runner
 from svcd.validation.names import FEATURES
 from tests.api.conftest import JSON_TYPE, Client, Got, client_of
@@ -83,6 +86,7 @@ DOCUMENTS = [[{"id": 3, "title": PLAIN, "owner": "a", "friend": "s1"}], [{"id": 
 KEY_BODY = {"actions": ["*"], "indexes": ["*"], "expiresAt": None}
 NO_BODY: list[Any] = [None]
 WRITES = ("", "?dryRun=true")
+LOGGED = uuid7()  # the request uid of a search on the other index
 
 REQUESTS: dict[str, tuple[list[Any], tuple[str, ...]]] = {  # operation: (bodies, query strings)
     "post_indexes": ([{"uid": "new"}, {"uid": "other"}, {"uid": "own"}], WRITES),
@@ -124,6 +128,8 @@ REQUESTS: dict[str, tuple[list[Any], tuple[str, ...]]] = {  # operation: (bodies
     "post_webhooks": ([{"url": "http://127.0.0.1:1"}], ("",)), "patch_webhooks_uuid": ([{"url": "http://127.0.0.1:1"}], ("",)),
     "post_export": ([{"url": "http://127.0.0.1:1"}, {"url": "http://127.0.0.1:1", "indexes": {"own": {}}}], ("",)),
     "post_render_template": (TEMPLATES, ("",)),
+    "post_indexes_index_uid_events": ([{"requestUid": LOGGED, "documentId": "s1", "position": 1}], ("",)),
+    "get_analytics_searches": (NO_BODY, ("", "?indexUid=other", "?indexUid=own&limit=1000")),
     "post_dynamic_search_rules": ([{}, {"filter": {}}], ("",)),
     "patch_dynamic_search_rules_uid": ([{"active": False}], ("",)),
 }
@@ -199,6 +205,10 @@ class World:
         for key in KEYS:
             instance.keys.add(key)
         self.client: Client = client_of(instance, MASTER_KEY, Clock(NOW), instance.keys)
+        self.query_log = QueryLog(instance.path / FILE, 100 << 20, 10_000)
+        self.client.app.services.query_log = Recorder(self.query_log.write)
+        self.query_log.write([Search(LOGGED if number else uuid7(), "other", f"{HUSH} {'x' * number}", number, 1, ALL, str(client))
+                              for client in range(3) for number in (0, 1)])
         self._runner = Runner(instance, make_writer=lambda _: LocalWriter())
         self.master("PATCH", "/network", {"self": "a", "remotes": {"a": {"url": "http://here"}, "b": {
             "url": remote.url, "searchApiKey": "key of the remote"}}})
@@ -235,7 +245,8 @@ class World:
         """All that must not change: the other index, keys, the network, rules, features, workspaces."""
         paths = ("/indexes/other/documents?limit=100&retrieveVectors=true", "/indexes/other/settings", "/keys", "/network", "/experimental-features",
                  "/dynamic-search-rules/rule", "/chats/w/settings", "/webhooks", "/indexes/other")
-        return [self.master("GET", path).value for path in paths], self.master("GET", "/tasks?indexUids=other&limit=1000").value["results"]
+        counted = self.master("GET", "/analytics/searches?indexUid=other").value
+        return [self.master("GET", path).value for path in paths], counted["byIndex"].get("other"), self.master("GET", "/tasks?indexUids=other&limit=1000").value["results"]
 
     def answer(self, row: Route, url: str, body: Any, headers: Mapping[str, str]) -> str:
         """The body of the answer; of a stream what has happened before."""
@@ -264,7 +275,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     model.script = [*calls, [c(role="assistant", content="Hi"), f("stop"), "[DONE]"]]
     instance = Instance(tmp_path_factory.mktemp("who") / "data")
     try:
-        yield World(instance, remote, model)
+        made = World(instance, remote, model)
+        yield made
+        made.client.app.services.query_log.stop()
+        made.query_log.close()
     finally:
         streaming.HEARTBEAT_S = heartbeat
         instance.close()

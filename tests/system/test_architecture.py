@@ -46,8 +46,10 @@ PROBES: dict[str, dict[tuple[str, str], Callable[[Any], bool]]] = {
     "Where would an ETag go?": {
         ("svcd/api/routes.py", "HandlerResult"): lambda result: result(200, headers=(("ETag", "1"),)).headers == (("ETag", "1"),),
         ("svcd/http/delivery.py", "encode_response"): callable},
-    "Where would a query log go?": {
-        ("svcd/api/search.py", "_search"): callable, ("svcd/api/app.py", "App"): lambda app: callable(app.answer)},
+    "Where is a search logged?": {
+        ("svcd/api/answers.py", "text_after_hits"): callable,
+        ("svcd/querylog/recorder.py", "Recorder"): lambda recorder: callable(recorder.note),
+        ("svcd/api/app.py", "App"): lambda app: callable(app.answer)},
     "Where would an infix index go?": {
         ("svcd/index/schema.py", "INDEX"): lambda kind: callable(kind[0]),
         ("svcd/index/value_reader.py", "containing_docids"): callable,
