@@ -11,7 +11,7 @@ LAYERS = [
     "validation geo http rhai vectors templates",
     "text chat",
     "schema",
-    "query",
+    "query mcp",
     "facets filters ranking",
     "rules",
     "search",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from svcd.instance.data_folder import DataFolderReader, IndexSnapshot
     from svcd.instance.instance import Instance
     from svcd.instance.queue import Queue
+    from svcd.mcp.limits import CallLimit
     from svcd.querylog.recorder import Recorder
     from svcd.remote.client import Client
     from svcd.remote.reranking import Reranker
@@ -73,7 +74,8 @@ class Services:
     make_embedders, make_client, make_reranker, make_dry_runs: make a part when the first request needs it. Without
         make_reranker, searches cannot be personalized.
     query_log: collects searches; None without a query log.
-    shows_page: browsers get the page at `/`. renames_by_patch: `PATCH /indexes/{index_uid}` accepts a new uid.
+    shows_page: browsers get the page at `/`. renames_by_patch: `PATCH /indexes/{index_uid}` accepts a new uid. mcp_writes:
+        assistants may write. mcp_calls_per_minute: of each key.
     """
 
     data_folder: DataFolderReader
@@ -95,6 +97,8 @@ class Services:
     query_log: Recorder | None = None
     shows_page: bool = False
     renames_by_patch: bool = False
+    mcp_writes: bool = False
+    mcp_calls_per_minute: int = 600
     answer_memory: BodyMemory = field(default_factory=lambda: BodyMemory(ANSWER_MEMORY, "large answers"))
     chats: ChatTraffic = field(default_factory=ChatTraffic)
 
@@ -118,6 +122,13 @@ class Services:
         """Tells what writes would do; in the main process."""
         assert self.make_dry_runs
         return self.make_dry_runs()
+
+    @cached_property
+    def mcp_calls(self) -> CallLimit:
+        """Limits the calls of assistants."""
+        from svcd.mcp.limits import CallLimit  # few instances serve assistants
+
+        return CallLimit(self.mcp_calls_per_minute)
 
     @cached_property
     def active_rules(self) -> ActiveRules:

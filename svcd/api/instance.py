@@ -69,9 +69,9 @@ def stats(ctx: Context) -> HandlerResult:
 
 
 def _flags(ctx: Context) -> dict[str, bool | None]:
-    """The state of each feature; null if an imported dump left it undefined."""
+    """The state of each feature; null if an imported dump left it undefined. Extensions show once they were switched."""
     stored = ctx.instance.features()
-    return {flag: stored.get(flag, False) for flag in FEATURES}
+    return {flag: stored.get(flag, False) for flag, feature in FEATURES.items() if not feature.is_own or flag in stored}
 
 
 def get_features(ctx: Context) -> HandlerResult:
@@ -113,7 +113,7 @@ def _page() -> tuple[str, tuple[tuple[str, str], ...]]:
                   ("Cache-Control", "no-cache"), ("Vary", "Accept"))
 
 
-_FEATURES_BODY = Fields({flag: Field(nullable(boolean)) for flag in FEATURES})
+_FEATURES_BODY = Fields({flag: Field(nullable(boolean), is_listed=not feature.is_own) for flag, feature in FEATURES.items()})
 
 ROUTES = (
     Route("GET", "/", root, None, {200: {"type": "object"}}, "Say that the instance runs", "Health"),

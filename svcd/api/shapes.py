@@ -278,7 +278,8 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
         "deploymentId": _TEXT_OR_NULL, "baseUrl": _TEXT_OR_NULL, "apiKey": _TEXT_OR_NULL, "prompts": mapping(STRING),
     }),
     "Version": record({"commitSha": STRING, "commitDate": STRING, "pkgVersion": STRING}),
-    "Features": record(dict.fromkeys(FEATURES, BOOLEAN) | {"legacySearch": nullable(BOOLEAN)}),
+    "Features": record(dict.fromkeys(FEATURES, BOOLEAN) | {"legacySearch": nullable(BOOLEAN)},
+                       optional=[flag for flag, feature in FEATURES.items() if feature.is_own]),
     "Network": record({
         "self": _TEXT_OR_NULL,
         "remotes": mapping(record({"url": STRING, "searchApiKey": _TEXT_OR_NULL, "writeApiKey": _TEXT_OR_NULL,

@@ -226,8 +226,8 @@ def without_key(path: str) -> str:
 def request(method: str, path: str, status: int, seconds: float, size: int, client: str) -> None:
     """Log one HTTP request.
 
-    path: decoded, without the query string, which may contain what users typed; size: bytes of the response's body. Status 503 is a
-    warning: the daemon refuses work by its limits, or waits for another service.
+    path: decoded, without the query string, which may contain what users typed; size: bytes of the response's body.
+    Status 503 is a warning: the daemon refuses work by its limits, or waits for another service.
     """
     level = INFO if status < 500 or status in _CLIENT_FAULTS else WARN if status == 503 else ERROR
     if level <= _set_up.most:

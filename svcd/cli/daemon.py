@@ -56,6 +56,7 @@ FORCED_FEATURES = {  # option: the feature that it turns on
     "experimental_contains_filter": "containsFilter",
     "experimental_enable_logs_route": "logsRoute",
     "experimental_legacy_search_default": "legacySearch",
+    "experimental_mcp": "mcp",
 }
 _CONTENT_TABLES = ("tasks", "indexes", "keys", "webhooks", "features")
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)

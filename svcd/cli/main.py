@@ -30,6 +30,7 @@ COMMANDS = {
     "explain": ("explain", "explain_command", "Explain why a document is at its place in a search, or is not found."),
     "status": ("search", "status_command", "Show the indexes and tasks of the instance."),
     "settings": ("settings", "command", "Compare settings: `settings diff` shows what a file would change."),
+    "mcp": ("mcp", "command", "Answer an assistant over standard input and output."),
     "backup": ("backup", "backup_command", "Copy the whole instance to a file, while it serves."),
     "restore": ("backup", "restore_command", "Make a data folder from a backup or a dump."),
     "verify": ("integrity", "verify_command", "Check the files of a data folder."),

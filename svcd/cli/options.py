@@ -418,6 +418,12 @@ OPTIONS: tuple[Option, ...] = (
     Option("--experimental-rename-by-patch", SWITCH, "Features", default="false",
            about="Let `uid` in PATCH /indexes/{index_uid} rename the index, as clients of the reference engine expect. By "
                  "default svcd refuses this request; a swap with `rename` has the same effect."),
+    Option("--experimental-mcp", SWITCH, "Features", default="false",
+           about="Enable the feature `mcp` at the start: assistants search by the Model Context Protocol, at POST /mcp."),
+    Option("--mcp-write", SWITCH, "Features", default="false",
+           about="Offer assistants the tools that add and delete documents, if their key may do so."),
+    Option("--mcp-calls-per-minute", POSITIVE, "Features", default="600",
+           about="Maximum number of calls of tools and reads of documents by an assistant in a minute, for each key."),
 
     Option("--experimental-search-queue-size", COUNT, "Search", default="1000",
            about="Maximum number of waiting searches. Beyond it svcd drops a random waiting search with status 503."),

@@ -90,6 +90,7 @@ def application(config: Config, instance: Instance,
         make_reranker=serving.reranker(config.experimental_personalization_api_key, networks),
         make_dry_runs=lambda: dry_runs(config, instance),
         query_log=query_log, shows_page=config.env == "development", renames_by_patch=config.experimental_rename_by_patch,
+        mcp_writes=config.mcp_write, mcp_calls_per_minute=config.mcp_calls_per_minute,
     ))
 
 

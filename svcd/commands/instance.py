@@ -85,29 +85,32 @@ class Instance:
 
     def send(self, method: str, path: str, body: bytes | None, content_type: str) -> Any:
         """Send a request with an encoded body and return the JSON of the response. Raises CommandFailed."""
-        headers = self._headers if body is None else {**self._headers, "Content-Type": content_type}
+        status, text = self.exchange(method, path, body, {} if body is None else {"Content-Type": content_type})
+        try:
+            value = loads_wrapped(text) if text else None
+        except ValueError:
+            raise CommandFailed(f"{self.url} answers, but not like svcd; check the address", UNREACHABLE) from None
+        if status >= 400:
+            fault = value if isinstance(value, dict) else {}
+            hint = "; name a key with --key" if status in (401, 403) else ""
+            raise Refused(f"{fault.get('message', f'status {status}')}{hint}", str(fault.get("code", "")))
+        return value
+
+    def exchange(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        """Send a request and return (status, body) of the response. Raises CommandFailed if there is none."""
         host, port = self._parts.hostname or "", self._parts.port
         connection = (http.client.HTTPSConnection(host, port or 443, timeout=TIMEOUT_S, context=client_context())
                       if self._parts.scheme == "https" else http.client.HTTPConnection(host, port or 80, timeout=TIMEOUT_S))
         try:
-            connection.request(method, path, body, headers)
+            connection.request(method, path, body, {**self._headers, **headers})
             answer = connection.getresponse()
-            text = answer.read()
+            return answer.status, answer.read()
         except (OSError, http.client.HTTPException) as failure:
             reason = getattr(failure, "strerror", None) or str(failure) or type(failure).__name__
             raise CommandFailed(f"{self.url} does not answer: {reason}; start the daemon with `svcd`, name another with --url, "
                                 "or a data folder with --folder", UNREACHABLE) from None
         finally:
             connection.close()
-        try:
-            value = loads_wrapped(text) if text else None
-        except ValueError:
-            raise CommandFailed(f"{self.url} answers, but not like svcd; check the address", UNREACHABLE) from None
-        if answer.status >= 400:
-            fault = value if isinstance(value, dict) else {}
-            hint = "; name a key with --key" if answer.status in (401, 403) else ""
-            raise Refused(f"{fault.get('message', f'status {answer.status}')}{hint}", str(fault.get("code", "")))
-        return value
 
     def finished(self, task_uid: int, tell: Tell = lambda task: None) -> Mapping[str, Any]:
         """Wait for a task. tell: called with the task after each poll. Raises CommandFailed when the task failed."""

@@ -127,11 +127,19 @@ def parse_locale(text: str) -> str:
 
 
 class Feature(NamedTuple):
-    """One feature. title: its name in messages. discussion, forum: number and place of its page at github.com."""
+    """One feature. title: its name in messages. discussion, forum: number and place of its page at github.com.
+
+    A feature without a page is an extension of the interface: messages do not list it, and answers show it once it was switched.
+    """
 
     title: str
-    discussion: int
+    discussion: int | None
     forum: str = "orgs/svc"
+
+    @property
+    def is_own(self) -> bool:
+        """Return whether the feature is an extension of the interface."""
+        return self.discussion is None
 
 
 FEATURES: dict[str, Feature] = {  # flag: feature, in the order of answers and messages
@@ -151,6 +159,7 @@ FEATURES: dict[str, Feature] = {  # flag: feature, in the order of answers and m
     "legacySearch": Feature("legacy search", 893),
     "renderRoute": Feature("render_route", 888),
     "tasksStreamingRoute": Feature("tasks_streaming_route", 889),
+    "mcp": Feature("mcp", None),
 }
 # A launch option enables personalization instead of a flag.
 PERSONALIZATION = Feature("personalization", 866)
@@ -158,8 +167,11 @@ PERSONALIZATION = Feature("personalization", 866)
 
 def feature_not_enabled(feature: Feature, action: str) -> ApiError:
     """Return the error feature_not_enabled. action: the start of its message, such as "Using the /network route"."""
-    link = f"https://github.com/{feature.forum}/discussions/{feature.discussion}"
-    return ApiError("feature_not_enabled", f"{action} requires enabling the `{feature.title}` experimental feature. See {link}")
+    how = f"See https://github.com/{feature.forum}/discussions/{feature.discussion}"
+    if feature.is_own:
+        how = (f"Start svcd with `--experimental-{feature.title}`, or send `PATCH /experimental-features` with "
+               f'`{{"{feature.title}": true}}`.')
+    return ApiError("feature_not_enabled", f"{action} requires enabling the `{feature.title}` experimental feature. {how}")
 
 
 def require_feature(flags: Mapping[str, bool | None], flag: str, action: str) -> None:

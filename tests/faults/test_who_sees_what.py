@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from svcd.api import streaming
+from svcd.api import mcp_tools, streaming
 from svcd.api.answers import uuid7
 from svcd.api.app import ROUTES
 from svcd.api.openapi import operation_id
@@ -28,6 +28,7 @@ from svcd.auth.keys import ACTIONS
 from svcd.http.message import Portions
 from svcd.instance.instance import Instance
 from svcd.instance.rows import KeyRow
+from svcd.mcp.tools import TOOLS
 from svcd.querylog.recorder import Recorder, Search
 from svcd.querylog.store import FILE, QueryLog
 from svcd.tasks.runner import Runner
@@ -83,6 +84,19 @@ CHAT = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "
         "tools": [{"type": "function", "function": {"name": name, "parameters": {}}}
                   for name in ("_meiliSearchProgress", "_meiliSearchSources", "_meiliAppendConversationMessage")]}
 DOCUMENTS = [[{"id": 3, "title": PLAIN, "owner": "a", "friend": "s1"}], [{"id": "s1", "title": "overwritten"}]]
+CALLS: list[tuple[str, dict[str, Any]]] = [("list_indexes", {}), *((name, {"index": index_uid, **arguments}) for index_uid in ("own", "other") for name, arguments in (
+    ("list_indexes", {}), ("search", {"facets": ["*"]}), ("search", {"question": "h", "fields": ["*"]}), ("search", {"filter": "_foreign(friend, owner EXISTS)"}),
+    ("search", {"filter": "owner EXISTS OR owner NOT EXISTS"}), ("search", {"filter": "owner = a) OR (owner EXISTS", "question": "v"}),
+    ("get_documents", {"ids": [1, 2, "s1"]}), ("get_documents", {"ids": ["s1"], "fields": ["*"]}),
+    *(("facet_values", {"field": field, "beginning": part}) for field in ("owner", "title", HUSH[:4]) for part in (None, "h", "v")),
+    ("facet_values", {"field": "owner", "filter": "owner EXISTS", "question": "v"}),
+    *(("similar", {"id": each, "filter": "owner EXISTS"}) for each in (1, 2, "s1")),
+    ("add_documents", {"documents": [{"id": 3, "title": PLAIN, "owner": "a"}]}), ("add_documents", {"documents": [{"id": "s1", "title": "overwritten"}]}),
+    ("add_documents", {"documents": [{"id": "s1", "title": "merged"}], "merge": True}), ("delete_documents", {"ids": ["s1", 1]})))]
+MESSAGES = [{"jsonrpc": "2.0", "id": 1, "method": method, "params": params} for method, params in (
+    ("tools/list", {}), ("resources/list", {}), ("prompts/get", {"name": "search"}),
+    *(("resources/read", {"uri": f"svcd://{each}"}) for each in ("own", "other", "own/1", "own/2", "other/s1", "own/../other/s1", "other%2Fs1")),
+    *(("tools/call", {"name": name, "arguments": arguments}) for name, arguments in CALLS))]
 KEY_BODY = {"actions": ["*"], "indexes": ["*"], "expiresAt": None}
 NO_BODY: list[Any] = [None]
 WRITES = ("", "?dryRun=true")
@@ -132,6 +146,7 @@ REQUESTS: dict[str, tuple[list[Any], tuple[str, ...]]] = {  # operation: (bodies
     "get_analytics_searches": (NO_BODY, ("", "?indexUid=other", "?indexUid=own&limit=1000")),
     "post_dynamic_search_rules": ([{}, {"filter": {}}], ("",)),
     "patch_dynamic_search_rules_uid": ([{"active": False}], ("",)),
+    "post_mcp": (MESSAGES, ("",)),
 }
 
 
@@ -150,6 +165,11 @@ def test_every_route_is_tried() -> None:
     assert {operation_id(row) for row in ROUTES if needs_requests(row)} <= REQUESTS.keys()
     assert REQUESTS.keys() <= {operation_id(row) for row in ROUTES}
     assert {name for row in ROUTES for name in row.parameters} == PARAMETERS.keys()
+
+
+def test_every_tool_is_tried() -> None:
+    """A new tool needs a row in CALLS."""
+    assert {name for name, _ in CALLS} == TOOLS.keys()
 
 
 PARAMETERS = {
@@ -209,6 +229,7 @@ class World:
         self.client.app.services.query_log = Recorder(self.query_log.write)
         self.query_log.write([Search(LOGGED if number else uuid7(), "other", f"{HUSH} {'x' * number}", number, 1, ALL, str(client))
                               for client in range(3) for number in (0, 1)])
+        self.client.app.services.mcp_writes, self.client.app.services.mcp_calls_per_minute = True, 1_000_000
         self._runner = Runner(instance, make_writer=lambda _: LocalWriter())
         self.master("PATCH", "/network", {"self": "a", "remotes": {"a": {"url": "http://here"}, "b": {
             "url": remote.url, "searchApiKey": "key of the remote"}}})
@@ -268,6 +289,7 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """See World. The remote finds nothing; the model always searches the other index, then the bearers', then greets."""
     heartbeat, streaming.HEARTBEAT_S = streaming.HEARTBEAT_S, 0.0
+    wait, mcp_tools._WAIT_S = mcp_tools._WAIT_S, 0.0
     found = {"hits": [], "processingTimeMs": 1, "limit": 20, "offset": 0, "estimatedTotalHits": 0, "results": [], "total": 0, "facetHits": []}
     remote, model = ScriptedServer(Reply(found)), Source()
     calls = [[t(0, "c1", SEARCH, json.dumps({"index_uid": index_uid, "q": "", "filter": condition})), f("tool_calls"), "[DONE]"]
@@ -280,7 +302,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         made.client.app.services.query_log.stop()
         made.query_log.close()
     finally:
-        streaming.HEARTBEAT_S = heartbeat
+        streaming.HEARTBEAT_S, mcp_tools._WAIT_S = heartbeat, wait
         instance.close()
         remote.close()
         model.close()
@@ -337,6 +359,7 @@ def asked_of_remotes(world: World, bearer: Bearer) -> list[Any]:
 def test_who_may_see_all_of_it_does(world: World) -> None:
     """Else the words that are looked for say nothing. Routes that change something are not tried."""
     shown: dict[str, set[str]] = {HUSH: set(), VEILED: set(), PLAIN: set()}
+    world.client.app.services.mcp_writes = False
     for row in ROUTES:
         if {"search", "documents.get", "settings.get", "tasks.get", "stats.get"}.issuperset(row.actions):
             for url, body in urls_of(row):
@@ -344,7 +367,8 @@ def test_who_may_see_all_of_it_does(world: World) -> None:
                 for word in shown:
                     shown[word] |= {operation_id(row)} if word in text else set()
     assert len(shown[HUSH]) >= 15 and len(shown[VEILED]) >= 8 and len(shown[PLAIN]) >= 8, shown
-    assert {"get_tasks", "get_tasks_stream", "post_multi_search", "post_render_template"} <= shown[HUSH]
+    assert {"get_tasks", "get_tasks_stream", "post_multi_search", "post_render_template", "post_mcp"} <= shown[HUSH]
+    assert "post_mcp" in shown[VEILED] & shown[PLAIN]
 
 
 def test_remotes_and_models_are_asked(world: World) -> None:

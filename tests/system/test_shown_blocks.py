@@ -35,6 +35,7 @@ KINDS = {
     "pycon": "here: Python with what it prints",
     "ebnf": "here: grammars",
     "ini": "here: settings of units",
+    "json": "tests/examples/test_agent_memory.py: configurations of assistants",
     "yaml": "tests/examples/test_container.py: services of compose files",
     "text": "nothing: diagrams",
 }
