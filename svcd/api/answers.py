@@ -20,7 +20,7 @@ from svcd.search.request import SearchResult
 from svcd.vectors.vector import single
 
 if TYPE_CHECKING:
-    from svcd.api.context import Context
+    from svcd.api.context import Context, Headers
     from svcd.http.message import Portions
     from svcd.index.reader import IndexReader as Reader
     from svcd.search.hits import LongPage
@@ -114,13 +114,19 @@ class AnswerBuilder:
 class AnswerParts(NamedTuple):
     """The parts of an answer that may be cached, as JSON texts: joining them saves parsing and encoding every hit.
 
-    hits: without the brackets. of_query, of_page, last: members, each with the comma before it.
+    hits: without the brackets. of_query, of_page, last: members, each with the comma before it. etag: empty if the answer may
+    change without the index.
     """
 
     hits: bytes
     of_query: bytes
     of_page: bytes
     last: bytes
+    etag: bytes = b""
+
+    def headers(self, has_metadata: bool) -> Headers:
+        """The headers of an answer with these parts. An answer with `metadata` is another one, and has no ETag."""
+        return (("ETag", self.etag.decode()),) if self.etag and not has_metadata else ()
 
 
 def parts_of(hits: Iterable[str], found: SearchResult, index_uid: str) -> AnswerParts:
@@ -132,19 +138,20 @@ def parts_of(hits: Iterable[str], found: SearchResult, index_uid: str) -> Answer
                        b"" if found.semantic_hits is None else members_text(semantic_members(found)).encode())
 
 
-def text_after_hits(ctx: Context, body: Mapping[str, Any], parts: AnswerParts, milliseconds: int, request_uid: str,
-                    index_uid: str, primary_key: str | None, instance: str | None = None, more: str = "") -> bytes:
+def text_after_hits(ctx: Context, has_metadata: bool, body: Mapping[str, Any], parts: AnswerParts, milliseconds: int,
+                    request_uid: str, index_uid: str, primary_key: str | None, instance: str | None = None,
+                    more: str = "") -> bytes:
     """The text of an answer after its hits.
 
-    body: the parameters of the search. milliseconds: the processing time. instance: its name in a network. more: members that
-    a search over a network adds.
+    has_metadata: wants_metadata(). body: the parameters of the search. milliseconds: the processing time. instance: its name in
+    a network. more: members that a search over a network adds.
     """
     if ctx.services.query_log is not None and not ctx.is_proxied:
         ctx.services.query_log.note(request_uid, index_uid, body.get("q"), parts.of_page, milliseconds, ctx.permission.key_uid,
                                     ctx.person)
     query = f'],"query":{dumps(body.get("q") or "")}'
     suffix = f',"requestUid":"{request_uid}"'
-    if wants_metadata(ctx):
+    if has_metadata:
         suffix += f',"metadata":{dumps(metadata(body.get("q"), index_uid, primary_key, instance))}'
     suffix += more
     if details := performance_members():

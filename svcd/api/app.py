@@ -17,7 +17,7 @@ from svcd.api import (
 from svcd.api.admission import OneByOne
 from svcd.api.bodies import check_json, json_value, read_body
 from svcd.api.context import Context
-from svcd.api.routes import Route, Stream, Table, Text
+from svcd.api.routes import JSON, OF_BODY, Route, Stream, Table, Text
 from svcd.auth.keys import ALL_PERMITTED, Permission
 from svcd.base import logs
 from svcd.base.errors import ApiError
@@ -144,13 +144,14 @@ class App:
         answer = route.run(ctx)
         if wait_s and not is_dry_run:
             answer = tasks.wait_for_task(ctx, answer, wait_s)
-        value = answer.value
+        value, content_type = answer.value, JSON
         if isinstance(value, Text):
             body = value.body.encode() if isinstance(value.body, str) else value.body
-            return Response(answer.status, body, value.content_type, answer.headers)
-        if value is None and answer.status == 204:
-            return Response(204, headers=answer.headers)
-        return Response(answer.status, dumps(value).encode(), headers=answer.headers)
+            content_type = value.content_type
+        else:
+            body = b"" if value is None and answer.status == 204 else dumps(value).encode()
+        headers = ctx.tagged(ctx.etag(body)) if route.etag == OF_BODY else answer.headers
+        return Response(answer.status, body, content_type, headers)
 
     def _body(self, route: Route, request: Request) -> Any:
         """The decoded body of a request. Raises missing_content_type, invalid_content_type, and the errors of the declaration."""
@@ -195,7 +196,9 @@ def _shown_path(request: Request) -> str:
 
 
 def error_answer(error: ApiError) -> Response:
-    """The response to a request that failed."""
+    """The response to a request that failed, or whose answer the client has (status 304)."""
+    if error.status == 304:
+        return Response(304, headers=error.headers)
     shown = error.as_json()
     if len(error.message) > _MAX_MESSAGE:
         shown["message"] = f"{error.message[:_MAX_MESSAGE]}…"

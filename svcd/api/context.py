@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 
 from svcd.api.admission import SearchCache, SearchQueue, Timer
@@ -17,7 +18,7 @@ from svcd.api.streaming import ConcurrencyLimit
 from svcd.api.traffic import ChatTraffic, Report, Traffic
 from svcd.auth.keys import ALL_PERMITTED, Keys, Permission
 from svcd.base.errors import ApiError
-from svcd.http.message import BodyMemory
+from svcd.http.message import BodyMemory, HttpError
 from svcd.instance.data_folder import is_hidden
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from svcd.remote.reranking import Reranker
     from svcd.tasks.dry_runs import DryRuns
 
+Headers = tuple[tuple[str, str], ...]
 # Bytes of the answers of all multi-searches of a process together; one answer has at most half of them.
 ANSWER_MEMORY = 64 << 20
 
@@ -190,6 +192,21 @@ class Context:
         """A header with two names: `Svc-{name}` and, from the reference engine, `Meili-{name}`."""
         headers = self.request.headers
         return headers.get(f"Svc-{name}") or headers.get(f"Meili-{name}")
+
+    def etag(self, *basis: object) -> str:
+        """The ETag of the answer that these values decide, by their repr() (docs/http.md#conditional-requests).
+
+        It is weak: `processingTimeMs` and `requestUid` differ in each answer.
+        """
+        text = f"{self.services.data_folder.start} {basis}"
+        return f'W/"{blake2b(text.encode(), digest_size=15).hexdigest()}"'
+
+    def tagged(self, etag: str) -> Headers:
+        """The headers of an answer with this ETag. Raises the status 304 if the client has the answer."""
+        headers = (("ETag", etag),)
+        if etag.removeprefix("W/") in (self.request.headers.get("if-none-match") or ""):
+            raise HttpError(304, "The client has this answer.", headers)
+        return headers
 
     @property
     def is_proxied(self) -> bool:

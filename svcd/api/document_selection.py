@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from svcd.api.filters import allowed_filter, index_snapshot, read_joined, resolve_joins
+from svcd.api.filters import allowed_filter, has_joins, index_snapshot, read_joined, resolve_joins
 from svcd.base import json_text
 from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
@@ -20,7 +20,7 @@ from svcd.schema.documents import Selection, checked_identifier, select
 from svcd.search.shown_vectors import VECTORS_MEMBER, average_bytes, set_vectors, vectors_of
 
 if TYPE_CHECKING:
-    from svcd.api.context import Context
+    from svcd.api.context import Context, Headers
     from svcd.index.reader import IndexReader
 
 _VECTOR_BYTES = 1 << 18  # of documents with their vectors that are read together
@@ -42,11 +42,12 @@ class Wanted(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """The documents that a request selects, in an index that stays open. docids: None for all of them."""
+    """The documents that a request selects, in an index that stays open. docids: None for all of them. tag: the ETag, if any."""
 
     reader: IndexReader
     docids: DocIds | None
     wanted: Wanted
+    tag: Headers
 
     def size(self) -> int:
         """Estimated bytes of one document in the response."""
@@ -84,11 +85,13 @@ def read_wanted(asked: Mapping[str, Any]) -> Wanted:
 def select_documents(ctx: Context, wanted: Wanted, held: ExitStack) -> Selected:
     """Open the index of a request until `held` is closed, and select its documents that match `ids` and `filter`.
 
-    Raises index_not_found, invalid_document_filter, invalid_document_sort.
+    Raises index_not_found, invalid_document_filter, invalid_document_sort, and the status 304.
     """
     held.enter_context(index_snapshot(ctx, [ctx.index_uid]))
     reader = held.enter_context(ctx.read(ctx.index_uid))
     condition = allowed_filter(wanted.filter, FILTER_CODE, ctx.instance.features)
+    # Documents of other indexes change without a write to this one. Proxies have another answer, without an ETag.
+    tag = () if ctx.is_proxied or has_joins(condition) else ctx.tagged(ctx.etag(reader.state, ctx.query, ctx.body))
     condition = resolve_joins(condition, ctx.index_uid, reader, lambda other: read_joined(ctx, other))
     docids = None if wanted.ids is None else DocIds(list(reader.identified_docids(wanted.ids).values()))  # skips unknown ids
     if condition is not None:
@@ -100,7 +103,7 @@ def select_documents(ctx: Context, wanted: Wanted, held: ExitStack) -> Selected:
         check_sortable(wanted.rules, reader.settings.sortable_attributes)
     except SortError as error:
         raise ApiError(_SORT_CODE, str(error)) from None
-    return Selected(reader, docids, wanted)
+    return Selected(reader, docids, wanted, tag)
 
 
 def sorted_documents(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule], *, needs_values: bool = True,

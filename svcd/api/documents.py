@@ -15,7 +15,7 @@ from svcd.api.bodies import read_sequence
 from svcd.api.context import Context
 from svcd.api.document_selection import FILTER_CODE, read_wanted, select_documents, selection, sorted_documents, view
 from svcd.api.filters import filter_of_query_string
-from svcd.api.routes import Fields, HandlerResult, Route, Stream, Text
+from svcd.api.routes import OF_BODY, OF_STATE, Fields, HandlerResult, Route, Stream, Text
 from svcd.api.streaming import WHOLE, list_body
 from svcd.api.uploads import CONTENT_TYPES, payload_format, receive
 from svcd.base import json_text
@@ -73,7 +73,7 @@ def fetch(ctx: Context) -> HandlerResult:
             held.callback(reader.close)
         body = list_body(b'{"results":[', elements, f'],"offset":{offset},"limit":{limit},"total":{total}}}'.encode,
                          expected=expected, limit=ctx.services.large_answers, held=held)
-    return HandlerResult(200, Text(body))
+    return HandlerResult(200, Text(body), selected.tag)
 
 
 def _uses_network(ctx: Context, asked: Mapping[str, Any]) -> bool:
@@ -259,13 +259,14 @@ _PAGE = shapes.record({
 }, optional=["remoteErrors"])
 
 ROUTES = (
-    Route("GET", _ALL, fetch, "documents.get", {200: _PAGE}, "List documents", _TAG, query=_LIST_PARAMS),
+    Route("GET", _ALL, fetch, "documents.get", {200: _PAGE}, "List documents", _TAG, query=_LIST_PARAMS, etag=OF_STATE),
     Route("POST", _ALL, partial(_add, "replace"), "documents.add", _SUMMARY, "Add or replace documents", _TAG,
           query=_ADD_PARAMS, body=Stream(CONTENT_TYPES)),
     Route("PUT", _ALL, partial(_add, "update"), "documents.add", _SUMMARY, "Add or update documents", _TAG,
           query=_ADD_PARAMS, body=Stream(CONTENT_TYPES)),
     Route("DELETE", _ALL, clear_all_documents, "documents.delete", _SUMMARY, "Delete all documents", _TAG, query=_METADATA),
-    Route("POST", f"{_ALL}/fetch", fetch, "documents.get", {200: _PAGE}, "List documents by a body", _TAG, body=_FETCH_BODY),
+    Route("POST", f"{_ALL}/fetch", fetch, "documents.get", {200: _PAGE}, "List documents by a body", _TAG, body=_FETCH_BODY,
+          etag=OF_STATE),
     Route("POST", f"{_ALL}/delete-batch", delete_documents_batch, "documents.delete", _SUMMARY,
           "Delete documents by identifiers", _TAG, query=_METADATA, body=Stream()),
     Route("POST", f"{_ALL}/delete", delete_documents_by_filter, "documents.delete", _SUMMARY,
@@ -273,6 +274,6 @@ ROUTES = (
     Route("POST", f"{_ALL}/edit", edit_documents_by_function, "documents.*", _SUMMARY, "Edit documents by a function", _TAG,
           query=_METADATA, body=_EDIT_BODY, feature=("editDocumentsByFunction", "Using the documents edit route")),
     Route("GET", _ONE, get, "documents.get", {200: {"type": "object"}}, "Get a document", _TAG,
-          query={"fields": _FIELDS_PARAM, "retrieveVectors": _VECTORS_PARAM, "useNetwork": _NETWORK_PARAM}),
+          query={"fields": _FIELDS_PARAM, "retrieveVectors": _VECTORS_PARAM, "useNetwork": _NETWORK_PARAM}, etag=OF_BODY),
     Route("DELETE", _ONE, delete, "documents.delete", _SUMMARY, "Delete a document", _TAG, query=_METADATA),
 )

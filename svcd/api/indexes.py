@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.api import shapes
 from svcd.api.context import Context
-from svcd.api.routes import Fields, HandlerResult, Route, Value
+from svcd.api.routes import OF_BODY, Fields, HandlerResult, Route, Value
 from svcd.base.errors import ApiError
 from svcd.schema import settings as settings_table
 from svcd.schema.attributes import WILDCARD, is_beneath, is_everything, is_reserved, matches
@@ -241,7 +241,7 @@ ROUTES = (
           "Change the primary key of an index", _TAG, body=_UPDATE_BODY),
     Route("DELETE", "/indexes/{index_uid}", delete, "indexes.delete", {202: "TaskSummary"}, "Delete an index", _TAG),
     Route("GET", "/indexes/{index_uid}/stats", get_stats, "stats.get", {200: "IndexStats"},
-          "Get statistics of an index", _TAG, query=STATS_PARAMS),
+          "Get statistics of an index", _TAG, query=STATS_PARAMS, etag=OF_BODY),
     Route("POST", "/indexes/{index_uid}/fields", list_fields, "fields.post", {200: "FieldPage"},
           "List the fields of an index", _TAG, body=FIELDS_BODY),
     Route("POST", "/indexes/{index_uid}/compact", compact, "indexes.compact", {202: "TaskSummary"}, "Compact an index", _TAG),
@@ -294,7 +294,7 @@ def _routes_of(setting: Setting) -> tuple[Route, Route, Route]:
             return HandlerResult(200, setting.shown(reader.settings.resolved))
 
     return (
-        Route("GET", path, get_one, "settings.get", {200: _shape(setting)}, f"Read {name}", "Settings"),
+        Route("GET", path, get_one, "settings.get", {200: _shape(setting)}, f"Read {name}", "Settings", etag=OF_BODY),
         Route(setting.method, path, lambda ctx: _change_settings(ctx, {name: ctx.body}), "settings.update", {202: "TaskSummary"},
               f"Change {name}", "Settings", body=Value(nullable(setting.check), setting.code)),
         Route("DELETE", path, lambda ctx: _change_settings(ctx, {name: None}, is_reset=True), "settings.update",
@@ -305,7 +305,7 @@ def _routes_of(setting: Setting) -> tuple[Route, Route, Route]:
 _ALL: Mapping[str, Any] = {"type": "object", "properties": {setting.name: _shape(setting) for setting in settings_table.SETTINGS}}
 
 SETTINGS_ROUTES: tuple[Route, ...] = (
-    Route("GET", _SETTINGS, get_settings, "settings.get", {200: _ALL}, "Read all settings", "Settings"),
+    Route("GET", _SETTINGS, get_settings, "settings.get", {200: _ALL}, "Read all settings", "Settings", etag=OF_BODY),
     Route("PATCH", _SETTINGS, lambda ctx: _change_settings(ctx, ctx.body), "settings.update", {202: "TaskSummary"},
           "Change some settings", "Settings", body=Fields(settings_table.FIELDS)),
     Route("DELETE", _SETTINGS, lambda ctx: _change_settings(ctx, settings_table.RESET_ALL, is_reset=True), "settings.update",

@@ -14,7 +14,7 @@ from svcd import INTERFACE_VERSION
 from svcd.api import shapes
 from svcd.api.context import Context
 from svcd.api.indexes import STATS_PARAMS, index_stats, indexes_at_work
-from svcd.api.routes import Fields, HandlerResult, Route, Text
+from svcd.api.routes import OF_BODY, Fields, HandlerResult, Route, Text
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.base.quantities import rfc3339_micro
@@ -119,7 +119,8 @@ ROUTES = (
     Route("GET", "/", root, None, {200: {"type": "object"}}, "Say that the instance runs", "Health"),
     Route("GET", "/health", health, None, {200: "Health"}, "Get the health", "Health"),
     Route("GET", "/version", version, "version", {200: "Version"}, "Get the version", "Version"),
-    Route("GET", "/stats", stats, "stats.get", {200: "Stats"}, "Get statistics of all indexes", "Stats", query=STATS_PARAMS),
+    Route("GET", "/stats", stats, "stats.get", {200: "Stats"}, "Get statistics of all indexes", "Stats", query=STATS_PARAMS,
+          etag=OF_BODY),
     Route("GET", "/experimental-features", get_features, "experimental.get", {200: "Features"},
           "List the experimental features", "Experimental features"),
     Route("PATCH", "/experimental-features", update_features, "experimental.update", {200: "Features"},

@@ -16,10 +16,11 @@ from svcd.base.json_text import dumps
 VERSION = "3.1.0"
 _SECURITY_SCHEME = "Bearer"
 _MEANINGS = {
-    200: "Success.", 201: "Created.", 202: "Task enqueued.", 204: "Done.",
+    200: "Success.", 201: "Created.", 202: "Task enqueued.", 204: "Done.", 304: "The client has this answer.",
     400: "The request is wrong.", 401: "No usable Authorization header.", 403: "The key does not allow it.",
     404: "Not found.", 415: "The content type is missing or not supported.",
 }
+_CONDITION = {"If-None-Match": "`ETag` headers of earlier answers: if one is still the answer, status 304 without a body."}
 _BEARER = ("The master key, the value of an API key or, to search, a tenant token signed with one (JWT). The master key "
            "permits everything. A key needs one of the actions that an operation lists; if it lists none, only the "
            "master key will do.")
@@ -44,6 +45,8 @@ def _responses(route: Route) -> Json:
         if status != 204:
             response["content"] = _content(route.answer_type, ref(shape) if isinstance(shape, str) else dict(shape))
         responses[str(status)] = response
+    if route.etag:
+        responses["304"] = {"description": _MEANINGS[304]}
     # The errors of the checks before the handler.
     statuses = [400] if route.query or route.body or route.feature or route.parameters else []
     statuses += [401, 403] if route.actions else []
@@ -67,7 +70,7 @@ def _operation(route: Route) -> Json:
     parameters += [param.describe(name) for name, param in route.query.items()]
     parameters += [param.describe(name) for name, param in WRITE_PARAMS.items()] if is_write(route) else []
     parameters += [{"name": name, "in": "header", "required": False, "schema": {"type": "string"}, "description": about}
-                   for name, about in route.headers.items()]
+                   for name, about in {**route.headers, **(_CONDITION if route.etag else {})}.items()]
     if parameters:
         operation["parameters"] = parameters
     if isinstance(route.body, Stream):

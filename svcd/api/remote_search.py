@@ -333,6 +333,6 @@ def add_network_answer(answer: AnswerBuilder, ctx: Context, asked: IndexedQuery,
         key = network.primary_key(index_uid, None, {uid: reader.primary_key for uid, reader in readers.items()})
         milliseconds = network.milliseconds(time.monotonic() - started)
     more = members_text(network.error_members()) + parts.last.decode()
-    rest = text_after_hits(ctx, body, parts._replace(last=b""), milliseconds, request_uid, index_uid, key,
+    rest = text_after_hits(ctx, wants_metadata(ctx), body, parts._replace(last=b""), milliseconds, request_uid, index_uid, key,
                            network.shown_name(None), more)
     answer.add(f'{{{head}"hits":['.encode(), parts.hits, rest)

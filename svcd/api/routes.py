@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
+OF_STATE, OF_BODY = "state", "body"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ class Route:
     feature: the experimental feature it needs: (flag, the beginning of the message of feature_not_enabled).
     query: the declared parameters in the order in which messages list them.
     headers: request headers that change its answer -> description.
+    etag: OF_STATE if the handler makes its ETag from what decides the answer, OF_BODY for a hash of the answer, None for no ETag.
     """
 
     method: str
@@ -112,6 +114,7 @@ class Route:
     answer_type: str = JSON
     joins_rules: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
+    etag: str | None = None
 
     @property
     def actions(self) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ class SearchWorker:
     """The parts of a worker process, put together."""
 
     def __init__(self, configuration: WorkerConfiguration) -> None:
-        self._data_folder = DataFolderReader(Path(configuration.path), configuration.features)
+        self._data_folder = DataFolderReader(Path(configuration.path), configuration.features, configuration.start)
         self._data_folder.use_network(configuration.network)
         self._data_folder.limit_cache(configuration.search_memory)
         self._searches = SearchQueue(

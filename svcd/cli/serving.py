@@ -202,6 +202,7 @@ class WorkerConfiguration:
     counters: int
     processes: int
     path: str
+    start: str
     features: Mapping[str, bool | None]
     master_key: str | None
     payload_limit: int

@@ -103,12 +103,13 @@ class IndexRow:
 class DataFolderReader:
     """Reads an existing data folder, which another process may be writing.
 
-    keys: read from disk at each call. features: name -> state of every feature that was ever switched; Instance updates it in
-    the writing process, use_features() in the other processes.
+    start: of this start of the daemon; a backup may have replaced the data folder before. Search workers get it from the writing
+    process. keys: read from disk at each call. features: name -> state of every feature that was ever switched; Instance updates
+    it in the writing process, use_features() in the other processes.
     """
 
-    def __init__(self, path: Path, features: Mapping[str, bool | None] | None = None) -> None:
-        self.path = path
+    def __init__(self, path: Path, features: Mapping[str, bool | None] | None = None, start: str = "") -> None:
+        self.path, self.start = path, start
         self._cache_bytes: int | None = None  # limit for the caches of all processes; None follows the size of the indexes
         self._instance_path, self._index_folder = str(path / "instance.sqlite"), str(path / "indexes")
         self._sizes: dict[str, int] = {}  # uuid -> bytes of its file at the last read

@@ -60,7 +60,7 @@ class Instance(DataFolderReader):
     """Opens a data folder for writing; creates it when absent. Raises FolderInUse, schema.NewerFormat, OSError."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
+        super().__init__(path, start=str(uuids.uuid4()))
         self._changing = 0  # number of changing() blocks in progress
         self._states = {}
         self.on_features: Callable[[], None] = lambda: None  # called after each change of features

@@ -43,9 +43,9 @@ PROBES: dict[str, dict[tuple[str, str], Callable[[Any], bool]]] = {
         ("svcd/http/worker_sharing.py", "PeerProcesses"): lambda peers: callable(peers.hand_off)},
     "Which thread sends a webhook?": {
         ("svcd/remote/webhook_delivery.py", "_DeliveryThread"): lambda delivery: "thread" in delivery.__annotations__},
-    "Where would an ETag go?": {
-        ("svcd/api/routes.py", "HandlerResult"): lambda result: result(200, headers=(("ETag", "1"),)).headers == (("ETag", "1"),),
-        ("svcd/http/delivery.py", "encode_response"): callable},
+    "What decides an ETag?": {
+        ("svcd/api/context.py", "Context"): lambda context: callable(context.etag),
+        ("svcd/api/routes.py", "Route"): lambda route: "etag" in route.__annotations__},
     "Where is a search logged?": {
         ("svcd/api/answers.py", "text_after_hits"): callable,
         ("svcd/querylog/recorder.py", "Recorder"): lambda recorder: callable(recorder.note),
