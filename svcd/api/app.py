@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import (
-    chats, cluster, documents, event_streams, explain, facet_search, indexes, instance, keys, mcp, metrics, multi_search, network,
-    openapi, query_log, render, search, search_rules, similar, tasks, webhooks,
+    changes, chats, cluster, documents, event_streams, explain, facet_search, indexes, instance, keys, mcp, metrics,
+    multi_search, network, openapi, query_log, render, search, search_rules, similar, tasks, webhooks,
 )
 from svcd.api.admission import OneByOne
 from svcd.api.bodies import check_json, json_value, read_body
@@ -34,7 +34,7 @@ _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES, *facet_search.ROUTES,
     *similar.ROUTES, *indexes.SETTINGS_ROUTES, *tasks.ROUTES, *event_streams.ROUTES, *event_streams.LOG_ROUTES, *metrics.ROUTES,
     *network.ROUTES, *chats.ROUTES, *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *search_rules.ROUTES,
-    *cluster.ROUTES, *explain.ROUTES, *query_log.ROUTES, *mcp.ROUTES,
+    *cluster.ROUTES, *explain.ROUTES, *query_log.ROUTES, *mcp.ROUTES, *changes.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 

@@ -76,8 +76,8 @@ class Services:
     make_embedders, make_client, make_reranker, make_dry_runs: make a part when the first request needs it. Without
         make_reranker, searches cannot be personalized.
     query_log: collects searches; None without a query log.
-    shows_page: browsers get the page at `/`. renames_by_patch: `PATCH /indexes/{index_uid}` accepts a new uid. mcp_writes:
-        assistants may write. mcp_calls_per_minute: of each key.
+    keeps_changes: indexes keep a log of their changes. shows_page: browsers get the page at `/`. renames_by_patch:
+        `PATCH /indexes/{index_uid}` accepts a new uid. mcp_writes: assistants may write. mcp_calls_per_minute: of each key.
     """
 
     data_folder: DataFolderReader
@@ -97,6 +97,7 @@ class Services:
     make_reranker: Callable[[], Reranker] | None = None
     make_dry_runs: Callable[[], DryRuns] | None = None
     query_log: Recorder | None = None
+    keeps_changes: bool = False
     shows_page: bool = False
     renames_by_patch: bool = False
     mcp_writes: bool = False

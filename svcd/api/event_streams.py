@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from svcd.api import shapes, streaming
 from svcd.api.context import Context
@@ -41,7 +41,7 @@ from svcd.validation import Field, FieldError, boolean, object_of, one_of, parse
 _PORTION = 200
 _TAG = "Tasks and batches"
 _LAST_SEEN = "Last-Event-ID"
-_HEADERS = {_LAST_SEEN: "The `id` of the last event that the client has received: the stream continues after it."}
+LAST_SEEN_HEADER = {_LAST_SEEN: "The `id` of the last event that the client has received: the stream continues after it."}
 
 # Events of the log kept for a slow client; further ones are dropped and counted.
 MAX_WAITING_EVENTS = 10_000
@@ -53,8 +53,19 @@ _USUAL = logs.of_level(logs.INFO)
 _CHECK_S = 60.0  # how often the key is checked while nothing is logged
 _NANOSECONDS = {"ms": 1_000_000, "seconds": 1_000_000_000}  # field with the duration of an event: nanoseconds in its unit
 
-ChangeEvent = tuple[Position | None, shapes.Json]
+P = TypeVar("P")  # a position in an order of changes
+ChangeEvent = tuple[Position | None, str]
 _Write = Callable[[logs.Event], str]
+
+
+class Source(Protocol[P]):
+    """The events of a stream; each with the position after it, None for an event that describes the present only."""
+
+    def after(self, since: P) -> tuple[P, list[tuple[P | None, str]]]:
+        """(position, events) of the next portion after a position; the same position if nothing happened."""
+
+    def progress(self) -> Iterator[tuple[P | None, str]]:
+        """Events that describe the present, sent after all past changes."""
 
 
 # Tasks and batches
@@ -68,10 +79,10 @@ class _Tasks:
         self._wanted = wanted
 
     def after(self, since: Position) -> tuple[Position, list[ChangeEvent]]:
-        """(position, events) of the next portion after a position; the same position if nothing happened."""
+        """As in Source."""
         changes = self._ctx.queue.changes_of_tasks(since, _PORTION)
         seen = [(position, task_at(task, position.step)) for position, task in changes]
-        events: list[ChangeEvent] = [(position, task_view(task)) for position, task in seen
+        events: list[ChangeEvent] = [(position, dumps(task_view(task))) for position, task in seen
                                      if self._wanted.is_met_by(task) and self._ctx.permission.allows(task.index_uid)]
         return (seen[-1][0] if seen else since), events
 
@@ -89,14 +100,14 @@ class _Batches:
         self._shown: dict[int, Any] = {}  # uid of a running batch -> the progress sent last
 
     def after(self, since: Position) -> tuple[Position, list[ChangeEvent]]:
-        """Like _Tasks.after()."""
+        """As in Source."""
         changes = self._ctx.queue.changes_of_batches(since, _PORTION)
         seen = [(position, batch_at(batch, position.step)) for position, batch in changes]
         events: list[ChangeEvent] = []
         for position, batch in seen:
             if self._is_visible(batch):
                 self._shown[batch.uid] = batch.progress
-                events.append((position, shapes.batch_view(batch)))
+                events.append((position, dumps(shapes.batch_view(batch))))
         return (seen[-1][0] if seen else since), events
 
     def progress(self) -> Iterator[ChangeEvent]:
@@ -107,7 +118,7 @@ class _Batches:
             seen = replace(batch)  # a copy, because the runner changes the batch
             if seen.progress is not None and seen.progress is not self._shown.get(uid) and self._is_visible(seen):
                 self._shown[uid] = seen.progress
-                yield None, shapes.batch_view(seen)
+                yield None, dumps(shapes.batch_view(seen))
 
     def _is_visible(self, batch: Batch) -> bool:
         uids = batch.stats.get("indexUids") or (None,)
@@ -128,22 +139,26 @@ def _stream(kind: type[_Tasks] | type[_Batches], ctx: Context) -> HandlerResult:
 
     Raises bad_request. The stream begins after the last event that the client has seen, or with the present.
     """
-    last_seen = ctx.request.headers.get(_LAST_SEEN)
-    since = ctx.queue.current_position()
-    if last_seen:
-        try:
-            since = min(Position.parse(last_seen), since)
-        except ValueError as wrong:
-            raise ApiError("bad_request", f"Invalid value in header `Last-Event-ID`: {wrong}.") from None
+    now = ctx.queue.current_position()
+    since = min(last_seen(ctx, Position.parse) or now, now)
     wanted, accepted = task_filter(ctx.query), ctx.request.headers.get("accept") or ""
     has_lines = LINES in accepted and EVENTS not in accepted
     streams = ctx.services.streams
     streams.acquire()
-    pieces = _events(ctx, kind(ctx, wanted), since, has_lines)
+    pieces = events_of(ctx, kind(ctx, wanted), since, has_lines)
     return HandlerResult(200, Text(StreamBody(pieces, streams.release), LINES if has_lines else EVENTS), HEADERS)
 
 
-def _events(ctx: Context, source: _Tasks | _Batches, since: Position, has_lines: bool) -> Generator[bytes]:
+def last_seen(ctx: Context, parse: Callable[[str], P]) -> P | None:
+    """The position after the last event that the client has received, if it says so. Raises bad_request."""
+    given = ctx.request.headers.get(_LAST_SEEN)
+    try:
+        return parse(given) if given else None
+    except ValueError as wrong:
+        raise ApiError("bad_request", f"Invalid value in header `{_LAST_SEEN}`: {wrong}.") from None
+
+
+def events_of(ctx: Context, source: Source[P], since: P, has_lines: bool) -> Generator[bytes]:
     """The pieces of a stream: an empty one that sends the head, then past changes, then new changes. has_lines: no SSE."""
     listeners = ctx.queue.listeners
     wakeup = listeners.add()
@@ -155,9 +170,9 @@ def _events(ctx: Context, source: _Tasks | _Batches, since: Position, has_lines:
             before, (since, events) = since, source.after(since)
             events += source.progress() if since == before else ()  # progress is of the present: past changes first
             if events and has_lines:
-                yield "".join(f"{dumps(view)}\n" for _, view in events).encode()
+                yield "".join(f"{text}\n" for _, text in events).encode()
             elif events:
-                yield b"".join(streaming.event(dumps(view), position) for position, view in events)
+                yield b"".join(streaming.event(text, position) for position, text in events)
             elif since == before:
                 if not ctx.request.wait(wakeup, streaming.HEARTBEAT_S):  # the client has left
                     return
@@ -180,10 +195,11 @@ _FEATURE = "tasksStreamingRoute"
 
 ROUTES = (
     Route("GET", "/tasks/stream", partial(_stream, _Tasks), "tasks.get", {200: "Task"}, "Follow the changes of tasks", _TAG,
-          query=FILTER_PARAMS, answer_type=EVENTS, feature=(_FEATURE, "calling the /tasks/stream route"), headers=_HEADERS),
+          query=FILTER_PARAMS, answer_type=EVENTS, feature=(_FEATURE, "calling the /tasks/stream route"),
+          headers=LAST_SEEN_HEADER),
     Route("GET", "/batches/stream", partial(_stream, _Batches), "tasks.get", {200: "Batch"}, "Follow the changes of batches",
           _TAG, query=FILTER_PARAMS, answer_type=EVENTS, feature=(_FEATURE, "calling the /batches/stream route"),
-          headers=_HEADERS),
+          headers=LAST_SEEN_HEADER),
 )
 
 

@@ -99,6 +99,7 @@ _CODES = {  # (type, HTTP status): the codes, in alphabetical order
         api_key_not_found batch_not_found chat_not_found document_not_found dump_not_found dynamic_search_rule_not_found
         index_not_found node_not_found render_document_not_found task_file_not_found task_not_found webhook_not_found""",
     (INVALID_REQUEST, 409): "api_key_already_exists dump_already_processing index_already_exists",
+    (INVALID_REQUEST, 410): "changes_gone",
     (INVALID_REQUEST, 412): """
         import_task_already_received import_task_unknown_remote network_version_mismatch
         receive_import_finished_unknown_remote""",

@@ -461,6 +461,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("--parallel-batches-after", WAIT, "Indexing", default="1",
            about="Start a batch beside running batches of other indexes once each of them has run for SECONDS. Until then "
                  "batches end in the order of their tasks. 0: batches of different indexes start at once."),
+    Option("--changes-keep", INTERVAL, "Indexing", default_description="never", example="604800",
+           about="Keep the changes of documents for SECONDS, so that programs can follow them; the flag without a value means "
+                 "one day."),
     Option("--experimental-max-number-of-batched-tasks", COUNT, "Indexing", default_description="unlimited",
            example="1000",
            about="Maximum number of tasks in one batch."),

@@ -89,7 +89,8 @@ def application(config: Config, instance: Instance,
         make_client=lambda: serving.remote_client(networks),
         make_reranker=serving.reranker(config.experimental_personalization_api_key, networks),
         make_dry_runs=lambda: dry_runs(config, instance),
-        query_log=query_log, shows_page=config.env == "development", renames_by_patch=config.experimental_rename_by_patch,
+        query_log=query_log, keeps_changes=config.changes_keep is not None, shows_page=config.env == "development",
+        renames_by_patch=config.experimental_rename_by_patch,
         mcp_writes=config.mcp_write, mcp_calls_per_minute=config.mcp_calls_per_minute,
     ))
 
@@ -171,6 +172,7 @@ def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = la
         folders=Folders(config.dump_dir, config.snapshot_dir, object_store(config)),
         networks=[str(network) for network in config.experimental_allowed_ip_networks],
         payload_limit=config.http_payload_size_limit, cluster=node, parallel_after_s=config.parallel_batches_after,
+        changes_keep_s=config.changes_keep,
     )
 
 

@@ -20,6 +20,7 @@ from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes
 from svcd.geo.sphere import Point
 from svcd.index import fts, materialized, prefix_postings, schema, word_counts
 from svcd.index.batch_outcomes import BatchOutcomes, outcome_record
+from svcd.index.change_log import ChangeLog
 from svcd.index.connections import BUSY_MS, keep_log, meta, open_writer, set_meta, table_sizes
 from svcd.index.disk_space import lacks_room
 from svcd.index.encoded_document import (
@@ -110,6 +111,7 @@ class IndexWriter:
         # Parts of documents handed over for writing, and parts for which the pipe to the other process had no room.
         self.parts, self.blocked_parts = 0, 0
         self._hash_bytes = hash_bytes
+        self._log: ChangeLog | None = None
         self._values = ValueWriter(self._connection)
         self._prefix_postings = PrefixPostingWriter(self._connection)
         self._word_counts = WordCountWriter(self._connection)
@@ -144,6 +146,10 @@ class IndexWriter:
         self._locations.forget()
         self.vectors.forget()
 
+    def log_changes(self, moment: int, keep: int) -> None:
+        """Log the changes of documents from now on; arguments as for ChangeLog."""
+        self._log = ChangeLog(self._connection, moment, keep)
+
     # Transactions
 
     @contextmanager
@@ -158,6 +164,8 @@ class IndexWriter:
                 size = self._connection.execute(f"SELECT v FROM {table}_config WHERE k = 'hashsize'").fetchone()
                 if size is None or size[0] != self._hash_bytes:
                     self._connection.execute(f"INSERT INTO {table}({table}, rank) VALUES ('hashsize', ?)", (self._hash_bytes,))
+            if self._log is not None:
+                self._log.begin()
             yield
             self._save()
             generation = int(self.meta("generation") or 0) + 1
@@ -171,6 +179,8 @@ class IndexWriter:
             self._connection.execute("INSERT INTO changes(generation, docids, removed_terms, checksum) VALUES (?, ?, ?, ?)",
                                      (*row, row_checksum(*row)))
             self._connection.execute("DELETE FROM changes WHERE generation <= ?", (generation - GENERATIONS,))
+            if self._log is not None:
+                self._log.end(generation)
         except BaseException:
             self._roll_back("ROLLBACK")
             raise
@@ -425,6 +435,8 @@ class IndexWriter:
         self._connection.executemany("DELETE FROM documents WHERE docid = ?", removed)
         self._connection.executemany(_PUT_DOCUMENT, [
             (row := (change.docid, change.document_id, change.json)) + (row_checksum(*row),) for change in kept])
+        if self._log is not None:
+            self._log.add((change.docid, change.document_id, change.json is None) for change in ordered)
         self.write_vectors({change.docid: change.vectors for change in kept if change.vectors})
         self.vectors.remove(docid for (docid,) in removed)
         self._count(ordered)
@@ -439,6 +451,8 @@ class IndexWriter:
     def clear(self) -> None:
         """Delete every document; fields keep their numbers."""
         self._written = None
+        if self._log is not None:
+            self._log.clear()
         self._values.clear()
         self._prefix_postings.clear()
         self._word_counts.clear()

@@ -60,4 +60,5 @@ class Rates:
         return known.get(unit) or (math.prod(known.values()) ** (1 / len(known)) if known else 1.0)
 
     def _parts(self, work: Mapping[str, float]) -> dict[str, float]:
-        return {unit: amount * DEFAULTS[unit] * self._factor(unit) for unit, amount in work.items() if amount and unit in DEFAULTS}
+        return {unit: amount * DEFAULTS[unit] * self._factor(unit)
+                for unit, amount in work.items() if amount and unit in DEFAULTS}

@@ -17,7 +17,7 @@ from typing import Any
 
 from svcd.base import json_text
 from svcd.base.errors import ApiError, error_object
-from svcd.base.quantities import human_size
+from svcd.base.quantities import SECOND, human_size
 from svcd.index.disk_space import disk_full_error, lacks_room
 from svcd.index.kept_embeddings import ALONE, COUNT, KeptEmbeddings
 from svcd.index.writer import IndexWriter
@@ -60,11 +60,13 @@ def outcome_of(task: IndexingTask, details: Mapping[str, Any] | None = None, err
 
 
 def apply_batch(path: Path, index_uid: str, shape: str, tasks: Sequence[IndexingTask], budget: MemoryBudget,
-        progress: Progress = lambda step, finished, total: None, free_bytes: int = 0, threads: int = 1) -> dict[str, Any]:
+        progress: Progress = lambda step, finished, total: None, free_bytes: int = 0, threads: int = 1,
+        changes_keep_s: int | None = None) -> dict[str, Any]:
     """Apply a batch. Return {"outcomes", "primaryKey", "stats", "needsMaterializedPostings", "recovered", "figures"}.
 
     shape: a row of docs/tasks-and-batches.md#batching, or a kind that runs alone. free_bytes: given when disk space is short;
     the space that deletions may use, which then commit in portions. progress: called with (step, finished, total).
+    changes_keep_s: how long the log keeps changes; None for no log.
 
     If some of these tasks, or later ones, have already written the file (the daemon stopped between the two commits, or the
     queue is older than the file), nothing is applied: these tasks get their stored outcome, or io_error if it is no longer
@@ -78,6 +80,8 @@ def apply_batch(path: Path, index_uid: str, shape: str, tasks: Sequence[Indexing
         try:
             writer = IndexWriter(path, cache_kib=budget.page_cache >> 10, hash_bytes=budget.postings)
             opened.callback(writer.close)
+            if changes_keep_s is not None:
+                writer.log_changes(max(task.enqueued_at for task in tasks), changes_keep_s * SECOND)
             opened.callback(writer.truncate_wal)  # a failed batch may have filled the disk with its log
             applied = writer.applied
             if applied and (already_applied := [task for task in tasks if KINDS[task.kind].is_recorded
@@ -122,14 +126,17 @@ def _figures(writer: IndexWriter, before: Mapping[str, int], after: Mapping[str,
     return figures
 
 
-def commit_nothing(path: Path) -> None:
+def commit_nothing(path: Path, has_log: bool = False) -> None:
     """Commit an empty transaction, to overwrite the frames that a killed process left in the log after its last visible commit.
 
     These frames may hold a complete commit that no reader has seen. A later recovery of the log would bring it back after its
-    tasks had ended differently.
+    tasks had ended differently. has_log: whether the index has a log of changes, which misses no transaction.
     """
-    with closing(IndexWriter(path)) as writer, writer.transaction():
-        pass
+    with closing(IndexWriter(path)) as writer:
+        if has_log:
+            writer.log_changes(0, 0)
+        with writer.transaction():
+            pass
 
 
 def handle_request(request: Mapping[str, Any], progress: ReportProgress,
@@ -145,7 +152,7 @@ def _do_batch(request: Mapping[str, Any], progress: Progress, should_stop: Shoul
     begun = time.perf_counter()
     try:
         answer = apply_batch(path, index_uid, request["shape"], tasks, MemoryBudget(**request["budget"]), progress,
-                             request.get("freeBytes", 0), request.get("threads", 1))
+                             request.get("freeBytes", 0), request.get("threads", 1), request.get("changesKeep"))
         answer["seconds"] = {"seconds": time.perf_counter() - begun, **embedding.spent()}
     except embedding.AnswersNeeded:
         return {"needsAnswers": True}
@@ -181,7 +188,7 @@ def _do_dry_run(request: Mapping[str, Any], progress: Progress, should_stop: Sho
 
 
 def _do_commit_nothing(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
-    commit_nothing(Path(request["path"]))
+    commit_nothing(Path(request["path"]), "changesKeep" in request)
     return {}
 
 

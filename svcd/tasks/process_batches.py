@@ -63,16 +63,18 @@ class IndexBatches:
     """Runs batches of one index.
 
     networks: private networks that embedders may call. threads: returns how many processes a batch that starts now may use.
-    mark_stale: called with an index uid, and whether its postings should be materialized.
+    mark_stale: called with an index uid, and whether its postings should be materialized. changes_keep_s: how long indexes keep
+    a log of their changes; None for no log.
     """
 
     def __init__(self, context: RunnerContext, ends: BatchEnds, budget: MemoryBudget, networks: Sequence[str],
-                 threads: Callable[[], int], mark_stale: Callable[[str, bool], None]) -> None:
+                 threads: Callable[[], int], mark_stale: Callable[[str, bool], None], changes_keep_s: int | None) -> None:
         self._context = context
         self._instance, self._queue, self._cluster = context.instance, context.instance.queue, context.cluster
         self._ends, self._budget = ends, budget
         self._networks = list(networks)
         self._threads, self._mark_stale = threads, mark_stale
+        self._log = {} if changes_keep_s is None else {"changesKeep": changes_keep_s}  # member of requests
         self._crashes: dict[int, int] = {}  # batch uid in a cluster -> number of crashes of the indexing process
 
     def run(self, job: Job, writer: IndexingProcess) -> None:
@@ -186,7 +188,7 @@ class IndexBatches:
             answers = kept_embeddings.SHARE if self._cluster.is_leading() else kept_embeddings.AWAIT
         request = {"do": "batch", "path": str(self._instance.index_path(target.uuid)), "indexUid": job.index_uid,
                    "shape": shape_of(job.plan), "budget": asdict(self._budget), "threads": self._threads(),
-                   "networks": self._networks, "answers": answers,
+                   "networks": self._networks, "answers": answers, **self._log,
                    "tasks": [task_request(task, folder) for task in job.plan.tasks]}
         progress = self._context.progress_of(job)
         try:
@@ -239,7 +241,7 @@ class IndexBatches:
         """Return whether a process that died had committed the batch, after an unseen commit is revealed or overwritten."""
         if self._context.is_stopping:  # the next start checks again
             return False
-        request = {"path": str(self._instance.index_path(target.uuid)), "do": "commitNothing"}
+        request = {"path": str(self._instance.index_path(target.uuid)), "do": "commitNothing", **self._log}
         try:
             self._run_until_one_lives(writer, request, job.progress)
         except (IndexingProcessDied, IndexingProcessCrashed) as error:

@@ -45,8 +45,9 @@ class Runner:
     seconds until an idle indexing process ends, unless it is the only idle one. folders: of dumps and snapshots. networks:
     private networks that embedders and exports may call. payload_limit: largest body in bytes that this instance accepts.
     cluster: the log that several nodes share; then its leader plans batches, and every node runs the batches that the log has
-    begun, in its order. parallel_after_s: seconds that a batch runs, by `clock`, before others may start beside it. The last
-    batch of an index tells whether its postings should be materialized; after a start, the runner checks large indexes.
+    begun, in its order. parallel_after_s: seconds that a batch runs, by `clock`, before others may start beside it.
+    changes_keep_s: how long indexes keep a log of their changes; None for no log. The last batch of an index tells whether its
+    postings should be materialized; after a start, the runner checks large indexes.
     """
 
     def __init__(self, instance: Instance, *, workers: int = 1, limits: Limits = Limits(), budget: MemoryBudget = MemoryBudget(),
@@ -55,7 +56,7 @@ class Runner:
                  retry_s: float = 1.0, quiet_s: float = 0.3, spare_s: float = 5.0,
                  folders: global_tasks.Folders = global_tasks.Folders(), networks: Sequence[str] = (),
                  payload_limit: int = 100_000_000, cluster: Node | None = None, parallel_after_s: float = 1.0,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 changes_keep_s: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._instance = instance
         self._queue = instance.queue
         self._planner = Planner(instance, limits)
@@ -63,7 +64,8 @@ class Runner:
         self._context = RunnerContext(instance, self._cluster, cluster is not None, on_batch, on_bug)
         self._ends = BatchEnds(self._context)
         self._reading = ReadingBatches(self._context, self._ends, folders, networks, payload_limit)
-        self._indexing = IndexBatches(self._context, self._ends, budget, networks, self._threads_per_job, self._mark_stale)
+        self._indexing = IndexBatches(self._context, self._ends, budget, networks, self._threads_per_job, self._mark_stale,
+                                       changes_keep_s)
         self._parallel_after_s, self._clock = parallel_after_s, clock
         self._waiting: list[Job] = []  # batches that the log has begun and that have not started here, in the order of the log
         self._retry_s, self._quiet_s, self._spare_s = retry_s, quiet_s, spare_s

@@ -29,7 +29,7 @@ def test_raised_codes_are_in_the_catalogue() -> None:
 
 
 # Of what the interface has not: a cluster, and extensions of searches and settings.
-OWN_CODES = {"cluster_behind", "cluster_unavailable", "index_corrupted", "instance_corrupted", "node_not_found", "not_in_cluster",
+OWN_CODES = {"changes_gone", "cluster_behind", "cluster_unavailable", "index_corrupted", "instance_corrupted", "node_not_found", "not_in_cluster",
              "invalid_search_hybrid_fusion", "invalid_settings_bm25", "invalid_settings_cjk",
              "invalid_settings_default_matching_strategy", "invalid_settings_fold_width", "invalid_settings_infix_search",
              "invalid_settings_stemming"}

@@ -29,7 +29,8 @@ DOCUMENT = document(ROUTES)
 OURS_ALONE = {("GET", "/openapi.json"), ("GET", "/"), ("GET", "/webhooks/{uuid}/failures"),
               ("POST", "/webhooks/{uuid}/replay"), ("GET", "/cluster"), ("GET", "/cluster/copy"), ("POST", "/cluster/drain"),
               ("DELETE", "/cluster/drain"), ("DELETE", "/cluster/nodes/{node}"), ("POST", "/indexes/{index_uid}/explain"),
-              ("POST", "/indexes/{index_uid}/events"), ("GET", "/analytics/searches"), ("POST", "/mcp")}
+              ("POST", "/indexes/{index_uid}/events"), ("GET", "/analytics/searches"), ("POST", "/mcp"),
+              ("GET", "/indexes/{index_uid}/changes")}
 OURS_ALONE |= {(method, f"/indexes/{{index_uid}}/settings/{setting.route}") for setting in SETTINGS if setting.is_extension
                for method in ("GET", setting.method, "DELETE")}
 # Streams take the filters of the lists, of which the contract says nothing.

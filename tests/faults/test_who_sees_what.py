@@ -116,6 +116,7 @@ REQUESTS: dict[str, tuple[list[Any], tuple[str, ...]]] = {  # operation: (bodies
     "post_indexes_index_uid_documents_delete": ([{"filter": "owner EXISTS"}, {"filter": "_foreign(friend, owner EXISTS)"}], WRITES),
     "post_indexes_index_uid_documents_edit": ([{"function": "doc.seen = doc.friend", "filter": None}, {"function": "doc.x = context", "context": {"a": 1}}],
                                               WRITES),
+    "get_indexes_index_uid_changes": (NO_BODY, ("", "?documents=true&retrieveVectors=true")),
     "get_indexes_index_uid_documents_document_id": (NO_BODY, ("", "?fields=*&retrieveVectors=true")),
     "post_indexes_index_uid_search": (SEARCHES, ("",)),
     "get_indexes_index_uid_search": (NO_BODY, ("", "?q=h&facets=*", "?filter=owner%20EXISTS", "?filter=_foreign(friend,%20owner%20EXISTS)")),
@@ -230,7 +231,8 @@ class World:
         self.query_log.write([Search(LOGGED if number else uuid7(), "other", f"{HUSH} {'x' * number}", number, 1, ALL, str(client))
                               for client in range(3) for number in (0, 1)])
         self.client.app.services.mcp_writes, self.client.app.services.mcp_calls_per_minute = True, 1_000_000
-        self._runner = Runner(instance, make_writer=lambda _: LocalWriter())
+        self.client.app.services.keeps_changes = True
+        self._runner = Runner(instance, make_writer=lambda _: LocalWriter(), changes_keep_s=3600)
         self.master("PATCH", "/network", {"self": "a", "remotes": {"a": {"url": "http://here"}, "b": {
             "url": remote.url, "searchApiKey": "key of the remote"}}})
         self.master("PATCH", "/chats/w/settings", {"source": "openAi", "baseUrl": model.url, "apiKey": "key of the model"})
