@@ -30,10 +30,9 @@ _RETRY_AFTER_S = 10
 # Searches count as crowded while one waits, or while more than this run at once. One user who types causes one or two searches at
 # a time; slow ones run side by side.
 _SIDE_BY_SIDE = 2
-# Searches queue up when they were crowded for this many seconds more than they were not. A worker pays off only if clients
-# continue: its start and its empty caches cost 0.6 to 1 s of processor time, but on a core that is idle until then. Eight clients
-# got 104, 110 and 153 searches a second with 1 s here, in alternation with 124, 114 and 196 with 0.25 s.
-CONGESTED_S = 0.25
+# Searches queue up when they were crowded for CONGESTED_S more than they were not; then a worker is forked. CROWDED_S is enough
+# to start the process that forks it, which takes a third of a second on a core that is idle until then.
+CROWDED_S, CONGESTED_S = 0.05, 0.25
 # Seconds after which a search that lets others go first gets a turn all the same, so that it is not starved; its longest wait.
 _YIELD_S, _LONGEST_YIELD_S = 1.0, 60.0
 # Requests with many searches may take one in this many slots.
@@ -65,12 +64,12 @@ class _Waiter:
 class Congestion:
     """Measures whether searches queue up: the seconds in which they were crowded, minus the seconds in which they were not.
 
-    is_over: the measure is zero, and note() need not be called before searches are crowded again.
+    seconds: the measure. is_over: it is zero, and note() need not be called before searches are crowded again.
     """
 
     def __init__(self, limit_s: float = CONGESTED_S) -> None:
         self._limit_s = limit_s
-        self._seconds = 0.0
+        self.seconds = 0.0
         self._since = 0.0
         self._is_crowded = False
         self.is_over = True
@@ -81,12 +80,12 @@ class Congestion:
         now: monotonic seconds.
         """
         passed = now - self._since
-        self._seconds = max(0.0, self._seconds + (passed if self._is_crowded else -passed))
+        self.seconds = max(0.0, self.seconds + (passed if self._is_crowded else -passed))
         self._since, self._is_crowded = now, is_crowded
-        queues_up = self._seconds >= self._limit_s
+        queues_up = self.seconds >= self._limit_s
         if queues_up:
-            self._seconds = 0.0
-        self.is_over = not is_crowded and not self._seconds
+            self.seconds = 0.0
+        self.is_over = not is_crowded and not self.seconds
         return queues_up
 
 
@@ -94,8 +93,9 @@ class SearchQueue:
     """A queue of searches. parallel: how many may run at once; capacity: how many may wait; max_wait_s: for how long.
 
     head_start_s: how long a search has its process to itself. processes: how many processes share parallel and capacity; each
-    gets an equal part, and requests are handed to the least loaded one. on_congestion: called by a thread with a request when
-    searches queue up, and again while they continue to. on_wait: called before a search waits, for its turn or for another host.
+    gets an equal part, and requests are handed to the least loaded one. on_crowd: called once by a thread with a request when
+    searches begin to queue up; on_congestion: when they do, and again while they continue to. on_wait: called before a search
+    waits, for its turn or for another host.
     """
 
     def __init__(self, parallel: int, capacity: int = 1000, max_wait_s: float = 60.0, *, head_start_s: float = 0.0,
@@ -103,6 +103,7 @@ class SearchQueue:
         self._most = parallel
         self.capacity = capacity
         self.share(processes)
+        self.on_crowd: Callable[[], None] | None = None
         self.on_congestion: Callable[[], None] | None = None
         self.on_wait: Callable[[], None] = lambda: None
         self._congestion = Congestion()
@@ -307,10 +308,15 @@ class SearchQueue:
             return
         if self._congestion.is_over and not self._is_crowded():  # nearly always
             return
+        on_crowd = None
         with self._lock:
             queues_up = self._congestion.note(self._is_crowded(), time.monotonic())
+            if self._congestion.seconds >= CROWDED_S:
+                on_crowd, self.on_crowd = self.on_crowd, None
         if queues_up:
             self.on_congestion()
+        elif on_crowd:
+            on_crowd()
 
     def _is_crowded(self) -> bool:
         return self._has_backlog or bool(self._waiting) or len(self._started) + len(self._yielded) > _SIDE_BY_SIDE

@@ -1,10 +1,12 @@
 """How many processes answer searches: the search workers start when searches queue up, and end when they are idle.
 
-With `--search-workers auto` (docs/http.md#worker-processes) a daemon loads the code of the workers (svcd.cli.search_worker_pool)
-only when the searches of the main process queue up for the first time. With a number that many run from the start.
+With `--search-workers auto` (docs/http.md#worker-processes) a daemon loads the code for them (svcd.cli.search_worker_pool) and
+starts the process that forks them (svcd.cli.fork_server) only when searches of the main process begin to queue up for the first
+time. With a number that many run from the start.
 
 Threads: "svcd-search-workers" starts the workers, looks once a second how many are needed while some run, and carries out
-the stop; with `auto` it is started with the first worker. `_lock` guards its start. Request threads call `_on_congestion`.
+the stop; with `auto` it starts when searches begin to queue up. `_lock` guards its start. Request threads call `_on_crowd` and
+`_on_congestion`.
 """
 from __future__ import annotations
 
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
     from svcd.http.server import Server
     from svcd.instance.instance import Instance
 
-# Seconds without work after which a worker ends. A start takes a third of a second of processor time.
-IDLE_S = 30.0
+# Seconds without work after which a worker ends, and without workers after which the process ends that forks them: it takes 15
+# to 25 MB, and its start a third of a second of processor time.
+IDLE_S, KEPT_S = 30.0, 600.0
 SAMPLE_S = 1.0
 # While a worker leaves, its queue is looked after so often.
 LEAVING_S = 0.1
@@ -83,7 +86,7 @@ class SearchProcesses:
         """Start the workers, or let them start when they are needed; returns at once. The arguments are the main process's."""
         self._server, self._app = server, app
         if self._is_auto:
-            app.services.searches.on_congestion = self._on_congestion
+            app.services.searches.on_crowd, app.services.searches.on_congestion = self._on_crowd, self._on_congestion
         else:
             self._start_thread()
 
@@ -128,6 +131,9 @@ class SearchProcesses:
 
     def _on_congestion(self) -> None:
         self._queues_up = True
+        self._on_crowd()
+
+    def _on_crowd(self) -> None:
         self._changed.set()
         if self._thread is None:
             try:
@@ -160,15 +166,32 @@ class SearchProcesses:
             if not self._is_auto:
                 pool.resize(self._most)
             while not self._stopping.is_set():
-                sample_s = SAMPLE_S if self._is_auto and pool.size else None
-                self._changed.wait(LEAVING_S if pool.is_shrinking else sample_s)
+                has_changed = self._changed.wait(self._pause_s(pool))
                 self._changed.clear()
                 pool.adapt()
                 if self._is_auto and not self._stopping.is_set():
-                    queues_up, self._queues_up = self._queues_up, False
-                    if queues_up and not pool.is_growing:  # start the next worker only when the last one serves
-                        pool.resize(self._demand.grow(time.monotonic()))
-                    else:
-                        pool.resize(self._demand.sample(pool.searches_under_way(), time.monotonic()))
+                    self._adjust(pool, has_changed)
         finally:
             pool.stop(self._grace_s)
+
+    def _pause_s(self, pool: SearchWorkerPool) -> float | None:
+        """How long to wait for a change; None without limit."""
+        if pool.is_shrinking:
+            return LEAVING_S
+        if not self._is_auto or not pool.size and not pool.fork_server.is_running:
+            return None
+        return SAMPLE_S if pool.size else KEPT_S
+
+    def _adjust(self, pool: SearchWorkerPool, has_changed: bool) -> None:
+        """Start or stop workers and the process that forks them, as they are needed."""
+        if not (pool.size or pool.is_shrinking):
+            if has_changed:
+                pool.prepare()
+            else:
+                pool.fork_server.close()
+                self._app.services.searches.on_crowd = self._on_crowd
+        queues_up, self._queues_up = self._queues_up, False
+        if queues_up and not pool.is_growing:  # start the next worker only when the last one serves
+            pool.resize(self._demand.grow(time.monotonic()))
+        else:
+            pool.resize(self._demand.sample(pool.searches_under_way(), time.monotonic()))

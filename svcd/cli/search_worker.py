@@ -1,6 +1,7 @@
 """A search worker: a process that answers searches on the port of the daemon, besides its main process.
 
-The main process (svcd.cli.search_worker_pool) writes lines of JSON to its standard input; it replies to each command:
+It is forked from a process that has loaded this module (svcd.cli.fork_server). The main process (svcd.cli.search_worker_pool)
+writes lines of JSON to its standard input; it replies to each command:
 
     -> {configuration}              once: a WorkerConfiguration; not arguments, which other users could see
     -> {"ask": n, "features": {}}   the enabled features from now on
@@ -22,7 +23,7 @@ The main process (svcd.cli.search_worker_pool) writes lines of JSON to its stand
 A worker opens the files read-only and accepts connections from the shared sockets (with TLS it gets them from the main
 process). It hands connections with other requests than searches to the main process (svcd.http.worker_sharing). It counts
 requests in memory shared with the main process (svcd.api.traffic). It ends with the main process: at the end of its
-input, or killed by the kernel (parent-death signal).
+input, or killed by the kernel with the fork server.
 
 Threads: the main thread runs `server.serve()`; "svcd-commands" reads the input. Any thread may write; `_output_lock` keeps lines
 whole.
@@ -38,7 +39,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
@@ -48,12 +49,12 @@ from svcd.api.streaming import ConcurrencyLimit
 from svcd.api.traffic import REGION_BYTES, SharedTraffic
 from svcd.auth.keys import Keys
 from svcd.base import logs, machine
-from svcd.base.machine import end_with_parent
-from svcd.cli import serving
+from svcd.cli import fork_server, serving
 from svcd.cli.serving import WorkerConfiguration
 from svcd.http.connection import log_bug, log_request
 from svcd.http.server import Server
 from svcd.http.worker_sharing import LoadTable, PeerProcesses
+from svcd.index.read_transaction import Cache
 from svcd.instance.data_folder import DataFolderReader
 
 if TYPE_CHECKING:
@@ -66,9 +67,10 @@ _output_lock = threading.Lock()
 class SearchWorker:
     """The parts of a worker process, put together."""
 
-    def __init__(self, configuration: WorkerConfiguration) -> None:
-        self._data_folder = DataFolderReader(Path(configuration.path), configuration.features, configuration.start)
+    def __init__(self, configuration: WorkerConfiguration, cache: Cache) -> None:
+        self._data_folder = DataFolderReader(Path(configuration.path), configuration.features, configuration.start, cache)
         self._data_folder.use_network(configuration.network)
+        self._data_folder.open(configuration.files)
         self._data_folder.limit_cache(configuration.search_memory)
         self._searches = SearchQueue(
             configuration.parallel_searches, configuration.queue_size, configuration.drop_after_s,
@@ -145,25 +147,32 @@ class SearchWorker:
         return {"running": self._searches.running, "waiting": self._searches.waiting}
 
 
-def main(parent: int) -> None:
-    """Run a worker. parent: pid of the main process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the main process sends the command to stop
-    end_with_parent(parent)
+def main(descriptor: int) -> None:
+    """Run the fork server of the workers. descriptor: of the socket to the main process."""
+    cache = Cache(0)
+
+    def load(file: IO[bytes]) -> None:
+        cache.load(file)
+        serving.settle()
+
+    machine.give_back_large_blocks()
+    machine.use_one_arena()
+    serving.preload_search()
+    fork_server.serve(descriptor, lambda: run(cache), load)
+
+
+def run(cache: Cache) -> None:
+    """Run a worker. cache: of the main process, as it was when the fork server started."""
     configuration = WorkerConfiguration(**json.loads(sys.stdin.buffer.readline()))
     logs.configure(configuration.log_level, configuration.logs_mode)
     if configuration.log_targets:
         _direct_log(configuration.log_targets)
     _follow(configuration.followed)
-    worker = SearchWorker(configuration)
+    worker = SearchWorker(configuration, cache)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())  # sent to the whole process group, or to this process alone
     threading.Thread(target=_handle_commands, args=(worker,), name="svcd-commands", daemon=True).start()
-    machine.give_back_large_blocks()
-    machine.use_one_arena()
-    serving.preload_search()
-    serving.settle()
     _write({"ready": True})
     worker.serve()
-    os._exit(0)  # an ordinary exit would wait for "svcd-commands", which blocks on the input
 
 
 def _direct_log(text: str) -> None:

@@ -2,9 +2,9 @@
 
 svcd.cli.search_processes decides the number of workers. svcd.cli.search_worker describes the commands and replies.
 
-Threads: "svcd-search-worker-N", one for each worker, starts the process, reads its output, and outlives it (the kernel kills a
-worker when the thread that started it ends). The thread "svcd-search-workers" calls resize(), adapt() and stop(); any thread may
-call the other methods. The `_lock` of a worker serializes its commands.
+Threads: "svcd-search-worker-N", one for each worker, has the process forked, reads its output, and outlives it. The thread
+"svcd-search-workers" calls prepare(), resize(), adapt() and stop(); any thread may call the other methods. The `_lock` of a
+worker serializes its commands.
 """
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ import json
 import mmap
 import os
 import queue
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Any
 
 from svcd.api.routes import is_for_all
 from svcd.api.traffic import REGION_BYTES, Report, SharedTraffic
 from svcd.base import logs
 from svcd.cli import serving
 from svcd.cli.config import Config
+from svcd.cli.fork_server import ForkServer
 from svcd.cli.serving import WorkerConfiguration
 from svcd.http.worker_sharing import MAIN, HandoffQueue, LoadTable, PeerProcesses, new_handoff_queue, new_load_table
 
 if TYPE_CHECKING:
+    import socket
+
     from svcd.analytics.report import State
     from svcd.api.app import App
     from svcd.http.server import Server
@@ -42,7 +44,7 @@ ANSWER_WAIT_S = 1.0
 # Seconds that the last requests of a superfluous worker may take: a client may be slow to read its response.
 LEAVE_S = 60.0
 # Seconds before a worker that ran for less than LONG_RUN_S is restarted, because the cause of its end may persist: each
-# failure doubles the pause. A start takes a third of a second of processor time.
+# failure doubles the pause.
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 LONG_RUN_S = 10.0
@@ -51,8 +53,8 @@ LONG_RUN_S = 10.0
 class _Worker:
     """One worker, over all its restarts. is_ready: it answers searches. has_answers: it has received the cached results."""
 
-    def __init__(self, number: int, on_ready: Callable[[], None], on_last_usage: Callable[[State], None],
-                 query_log: Recorder | None) -> None:
+    def __init__(self, number: int, fork_server: ForkServer, on_ready: Callable[[], None],
+                 on_last_usage: Callable[[State], None], query_log: Recorder | None) -> None:
         """on_ready: called when it begins to answer searches; on_last_usage: called with its counts when it ends.
 
         query_log: gets its searches.
@@ -62,43 +64,37 @@ class _Worker:
         self.ending = threading.Event()  # it is not restarted
         self.is_ready = False
         self.has_answers = False
+        self._fork_server = fork_server
         self._on_ready = on_ready
         self._on_last_usage = on_last_usage
         self._query_log = query_log
-        self._lock = threading.Lock()  # guards _process and _last_ask, and serializes commands
-        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()  # guards _pid, _input and _last_ask, and serializes commands
+        self._pid: int | None = None  # None while it does not run
+        self._input: IO[bytes]
         self._replies: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._last_ask = 0
 
-    def run(self, configure: Callable[[], WorkerConfiguration], lock_descriptor: int) -> int:
-        """Start the process, read its output until it ends, and return its exit status.
-
-        lock_descriptor: the descriptor of the folder's lock.
-        """
+    def run(self, configure: Callable[[], WorkerConfiguration]) -> int | None:
+        """Start the process, read its output until it ends, and return its exit status. Raises OSError."""
         with self._lock:
             if self.ending.is_set():
                 return 0
             configuration = configure()  # with the lock held: commands report later changes
             self._replies = queue.SimpleQueue()
-            process = self._process = subprocess.Popen(
-                [sys.executable, "-m", _MODULE, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                pass_fds=[*configuration.descriptors, lock_descriptor])
+            pid, self._input, output = self._fork_server.fork()
+            self._pid = pid
             self._send(configuration.as_json())
-        assert process.stdout
-        with process.stdout:
-            for line in process.stdout:
+        with output:
+            for line in output:
                 if line.endswith(b"\n"):  # a killed worker may leave an incomplete line
                     self._receive(json.loads(line))
         self.is_ready = self.has_answers = False
         self._replies.put(None)
         with self._lock:
-            self._process = None
-        assert process.stdin
-        try:
-            process.stdin.close()
-        except BrokenPipeError:
-            pass
-        return process.wait()
+            self._pid = None
+            with suppress(BrokenPipeError):
+                self._input.close()
+        return self._fork_server.end(pid)
 
     def _receive(self, message: dict[str, Any]) -> None:
         if "ask" in message:
@@ -145,8 +141,8 @@ class _Worker:
     def kill(self) -> None:
         """Kill the process."""
         with self._lock:
-            if self._process is not None:
-                self._process.kill()
+            if self._pid is not None:
+                self._fork_server.end(self._pid)
 
     def _tell(self, command: Mapping[str, Any]) -> bool:
         self._last_ask += 1
@@ -154,12 +150,11 @@ class _Worker:
 
     def _send(self, line: str) -> bool:
         """Write a line to the worker; returns False if it is not running. The caller holds the lock."""
-        if self._process is None:
+        if self._pid is None:
             return False
-        assert self._process.stdin
         try:
-            self._process.stdin.write(line.encode() + b"\n")
-            self._process.stdin.flush()
+            self._input.write(line.encode() + b"\n")
+            self._input.flush()
         except BrokenPipeError:
             return False
         return True
@@ -201,6 +196,7 @@ class SearchWorkerPool:
         self._counters = os.memfd_create("svcd-counters")
         os.ftruncate(self._counters, processes * REGION_BYTES)
         self._counter_memory = memoryview(mmap.mmap(self._counters, 0))
+        self.fork_server = ForkServer(_MODULE, self._descriptors, instance.write_cache)
         self._free_numbers = list(range(most, 0, -1))  # the lowest last
         self._used_numbers: set[int] = set()
         self._workers: list[_Worker] = []  # replaced as a whole, so that other threads may read it
@@ -234,6 +230,13 @@ class SearchWorkerPool:
         """Return the number of running and waiting searches of all processes."""
         return self._app.services.searches.running + self._app.services.searches.waiting + self._peers.others_at_work()
 
+    def prepare(self) -> None:
+        """Start the fork server, so that later workers start within milliseconds."""
+        try:
+            self.fork_server.start()
+        except OSError as failure:
+            logs.warn("search workers cannot be started", failure=failure)
+
     def resize(self, size: int) -> None:
         """Start or stop workers until `size` run; fewer while stopping workers still occupy the places."""
         while self.size < size and self._free_numbers and self._start(self._free_numbers[-1]):
@@ -244,7 +247,7 @@ class SearchWorkerPool:
 
     def _start(self, number: int) -> bool:
         """Start a worker with a free number; returns False if the system allows no more threads."""
-        worker = _Worker(number, self._on_change, self._last_usages.append, self._app.services.query_log)
+        worker = _Worker(number, self.fork_server, self._on_change, self._last_usages.append, self._app.services.query_log)
         worker.thread = threading.Thread(target=self._supervise, args=(worker,), name=f"svcd-search-worker-{number}")
         try:
             worker.thread.start()
@@ -287,6 +290,7 @@ class SearchWorkerPool:
             worker.thread.join(max(0.0, until - time.monotonic()) + REPLY_S)
             worker.kill()
             worker.thread.join()
+        self.fork_server.close()
         # Last, because the workers have handed off requests that only this process answers.
         self._server.stop(max(REPLY_S, until - time.monotonic()))
 
@@ -338,7 +342,7 @@ class SearchWorkerPool:
     def _run_once(self, worker: _Worker) -> dict[str, Any]:
         """Run a worker until it ends; return the fields of its log line."""
         try:
-            status = worker.run(lambda: self._configuration(worker.number), self._instance.lock_descriptor)
+            status = worker.run(lambda: self._configuration(worker.number))
             return {"number": worker.number, "status": status}
         except OSError as failure:  # the process could not be started; a later start may work
             return {"number": worker.number, "failure": failure}
@@ -351,10 +355,19 @@ class SearchWorkerPool:
         """Serve the connections that were handed off to a worker that has ended."""
         HandoffQueue(self._incoming[number], self._server).drain()
 
+    def _descriptors(self) -> list[int]:
+        """Return the descriptors that workers inherit, with the lock of the folder."""
+        sockets = (*self._listeners(), *self._incoming, *self._outgoing)
+        return [*(sock.fileno() for sock in sockets), self._load_table, self._counters, self._instance.lock_descriptor]
+
+    def _listeners(self) -> Sequence[socket.socket]:
+        """Return the sockets on which workers accept."""
+        return () if self._config.ssl_cert_path else self._server.sockets
+
     def _configuration(self, number: int) -> WorkerConfiguration:
         config = self._config
         return WorkerConfiguration(
-            number=number, listeners=[] if config.ssl_cert_path else [sock.fileno() for sock in self._server.sockets],
+            number=number, listeners=[sock.fileno() for sock in self._listeners()],
             load_table=self._load_table, incoming=self._incoming[number].fileno(),
             outgoing=[sock.fileno() for sock in self._outgoing], counters=self._counters, processes=self._processes + 1,
             path=str(self._instance.path), start=self._instance.start, features=self._instance.features(),
@@ -366,5 +379,5 @@ class SearchWorkerPool:
             counts_usage=serving.reports_usage(config), logs_queries=self._app.services.query_log is not None,
             embedding_cache=config.experimental_embedding_cache_entries,
             networks=serving.allowed_networks(config), network=self._instance.stored_network,
-            personalization_key=config.experimental_personalization_api_key,
+            personalization_key=config.experimental_personalization_api_key, files=self._instance.open_files(),
         )

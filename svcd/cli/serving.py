@@ -191,7 +191,7 @@ class WorkerConfiguration:
     processes: number of processes that answer searches now. log_targets: targets set by POST /logs/stderr, followed: targets of
     the client of /logs/stream, "" by default. counts_usage: count for the usage report. logs_queries: report searches
     for the query log. search_memory, embedding_cache: the options. networks: see allowed_networks(). network: from
-    Network.as_json(), or None. personalization_key: the option, a secret.
+    Network.as_json(), or None. personalization_key: the option, a secret. files: to open at the start.
     """
 
     number: int
@@ -221,11 +221,7 @@ class WorkerConfiguration:
     networks: Sequence[str] = ()
     network: Mapping[str, Any] | None = None
     personalization_key: str | None = None
-
-    @property
-    def descriptors(self) -> list[int]:
-        """All descriptors that the worker inherits."""
-        return [*self.listeners, self.load_table, self.incoming, *self.outgoing, self.counters]
+    files: Sequence[str] = ()
 
     def as_json(self) -> str:
         """Return one line of JSON."""

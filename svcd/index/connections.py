@@ -14,7 +14,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +199,17 @@ class ReadPool:
             self._drop(connection)
         else:
             self._return(str(path), connection)
+
+    def paths(self) -> list[str]:
+        """Return the files that have idle readers, the least recently used first."""
+        with self._changed:
+            return [path for path, connections in self._idle.items() if connections]
+
+    def open(self, paths: Sequence[str]) -> None:
+        """Open readers, so that the next transactions need not; files that cannot be opened are left out."""
+        for path in paths[-SPARE_READERS:]:
+            with suppress(sqlite3.Error, OSError):
+                self.rows(path, "SELECT 1 FROM sqlite_schema LIMIT 1")
 
     def forget(self, path: Path) -> None:
         """Close the idle readers of a file that is about to be deleted; those in use are closed when they end."""

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from svcd.base import logs, machine
 from svcd.base.errors import ApiError
@@ -108,8 +108,12 @@ class DataFolderReader:
     it in the writing process, use_features() in the other processes.
     """
 
-    def __init__(self, path: Path, features: Mapping[str, bool | None] | None = None, start: str = "") -> None:
+    def __init__(self, path: Path, features: Mapping[str, bool | None] | None = None, start: str = "",
+                 cache: Cache | None = None) -> None:
+        """cache: of another process that reads the same folder."""
         self.path, self.start = path, start
+        if cache is not None:
+            self._cache = cache
         self._cache_bytes: int | None = None  # limit for the caches of all processes; None follows the size of the indexes
         self._instance_path, self._index_folder = str(path / "instance.sqlite"), str(path / "indexes")
         self._sizes: dict[str, int] = {}  # uuid -> bytes of its file at the last read
@@ -136,6 +140,10 @@ class DataFolderReader:
 
         return Cache(self._own_cache_bytes() - self.answer_limit)
 
+    def write_cache(self, file: IO[bytes]) -> None:
+        """Write the cached values that fit into the share of one more process, for the cache of that process."""
+        self._cache.dump(file, self._cache.limit * self._processes // (self._processes + 1))
+
     @property
     def answer_limit(self) -> int:
         """Bytes that the answers kept in this process may take."""
@@ -151,6 +159,14 @@ class DataFolderReader:
         self._cache_bytes = most
         if "_cache" in self.__dict__:  # created when the first index is read
             self._limit_cache()
+
+    def open_files(self) -> list[str]:
+        """Return the files that are open for the next read."""
+        return self._readers.paths()
+
+    def open(self, files: Sequence[str]) -> None:
+        """Open files of open_files() of another process."""
+        self._readers.open(files)
 
     def give_back(self) -> None:
         """Close spare readers, and return freed memory to the system; call this after work."""

@@ -22,8 +22,8 @@ from tests.support.option_samples import OTHER, USABLE, WRONG, other
 
 # Options that the reference engine does not have.
 OWN = {"analytics_url", "changes_keep", "cluster", "error_docs_url", "exit_when_idle", "experimental_mcp",
-       "experimental_rename_by_patch", "master_key_file", "mcp_calls_per_minute", "mcp_write", "models_dir", "node_name", "node_url", "parallel_batches_after",
-       "query_log", "query_log_days", "query_log_hashes", "search_memory", "search_workers"}
+       "experimental_rename_by_patch", "master_key_file", "mcp_calls_per_minute", "mcp_write", "models_dir",
+       "node_name", "node_url", "parallel_batches_after", "query_log", "query_log_days", "query_log_hashes", "search_memory", "search_workers"}
 every_option = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 
 

@@ -3,9 +3,13 @@
 1. The least recently used entries go once what is held exceeds the limit.
 2. What takes more than the limit by itself is not held, pushes nothing out, and takes the place of what its key had.
 3. A text in a key counts; nothing is held under a key with a text of megabytes.
+4. Another process can load the entries used last, up to a limit, with what they take and their order; not those that pickle refuses.
 """
 from __future__ import annotations
 
+from io import BytesIO
+
+from svcd.base.docids import DocIds
 from svcd.index.read_transaction import Cache
 
 
@@ -37,3 +41,22 @@ def test_nothing_is_held_under_a_key_of_megabytes() -> None:
     assert cache.bytes == 0
     cache.put(("facet", 1, "containing", "x" * 50_000), bytes(500))
     assert cache.bytes > 50_000
+
+
+def test_another_process_loads_what_was_used_last() -> None:
+    cache, other, file = Cache(1 << 20), Cache(0), BytesIO()
+    for number in range(200):
+        cache.put(("index", number), (1, DocIds(range(number))))
+    cache.put("settings", lambda: 0)
+    cache.peek(("index", 3))
+    entries, limit = cache.items(), cache.bytes // 2
+    cache.dump(file, limit)
+    file.seek(0)
+    other.load(file)
+    loaded = other.items()
+    assert loaded == [entry for entry in entries if entry[0] != "settings"][-len(loaded):]
+    assert loaded[-1][0] == ("index", 3) and 50 < len(loaded) < 199
+    assert limit - 3000 < other.bytes == other.limit <= limit
+    whole = other.bytes
+    other.put("one more", bytes(500))
+    assert other.bytes <= whole and other.peek(loaded[0][0]) is None

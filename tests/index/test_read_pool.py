@@ -5,6 +5,7 @@
 3. Without a descriptor left, idle readers are closed; where there is none, EMFILE is raised, and all is well afterwards.
 4. A file that is not there is told at once.
 5. The readers that many at once have left behind are closed; a few are kept.
+6. A pool of another process opens the same files; one that is gone is no obstacle.
 """
 from __future__ import annotations
 
@@ -148,3 +149,19 @@ def test_an_absent_file_is_reported_at_once(tmp_path: Path) -> None:
     pool = ReadPool()
     with pytest.raises(sqlite3.OperationalError, match="unable to open"):
         pool.begin(tmp_path / "none.sqlite")
+
+
+def test_another_pool_opens_the_same_files(paths: list[Path], tmp_path: Path) -> None:
+    pool, other = ReadPool(), ReadPool()
+    for path in paths[:3]:
+        number_in(pool, path)
+    number_in(pool, paths[0])
+    pool.close_spare()
+    used = pool.paths()
+    assert used == [str(paths[number]) for number in (1, 2, 0)]
+    pool.close()
+    assert pool.paths() == [] and not open_files(tmp_path)
+    paths[2].unlink()
+    other.open(used)
+    assert open_files(tmp_path) == {str(paths[1]), str(paths[0])} and other.paths() == [used[0], used[2]]
+    other.close()

@@ -105,16 +105,9 @@ class Daemon:
 
     @property
     def pids(self) -> list[int]:
-        """The daemon, and the processes it has started, as far as they live."""
+        """The daemon, and the processes it has started, as far as they live, each before those it has started."""
         assert self._process
-        main = self._process.pid
-        found = [main]
-        try:
-            for thread in Path(f"/proc/{main}/task").iterdir():
-                found += map(int, (thread / "children").read_text().split())
-        except OSError:  # it ended, or a thread of it
-            pass
-        return found
+        return _tree(self._process.pid)
 
     def anonymous_mb(self) -> float:
         """What daemon and indexing processes hold in memory of their own, in MB of 10^6 bytes."""
@@ -263,6 +256,17 @@ def memory_watched(daemon: Daemon, every_s: float = 0.02) -> Iterator[list[float
         ended.set()
         watcher.join()
         seen[1] = max(seen[1], daemon.anonymous_mb())
+
+
+def _tree(pid: int) -> list[int]:
+    found = [pid]
+    try:
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            for child in (thread / "children").read_text().split():
+                found += _tree(int(child))
+    except OSError:  # it ended, or a thread of it
+        pass
+    return found
 
 
 def _lives(pid: int) -> bool:

@@ -9,8 +9,11 @@
 6. SIGTERM ends all in good order: what is asked is answered, and the exit status is 0.
 7. /metrics counts the requests of all processes, also those of one that was killed; so the log of all can be followed.
 8. With TLS all of this holds, too.
-9. With `auto` workers start when clients search without pause, and not for one client; no client notices a start or end.
-10. A key opens searches in every process from its making on, and in none from its deletion on, nor do its tokens.
+9. With `auto` workers start when clients search without pause, and not for one client; no client notices a start or end. The
+    process that forks them ends some time after them.
+10. Workers are forked from a process without threads, which opens no file of the data folder; killed, it takes them along, and all
+    come back. Signals that all processes get do not end it.
+11. A key opens searches in every process from its making on, and in none from its deletion on, nor do its tokens.
 
 How requests are dealt out: tests/http/test_worker_sharing.py.
 """
@@ -50,6 +53,11 @@ _numbers = itertools.count()
 
 def workers(daemon: Daemon) -> list[int]:
     """The pids of the workers."""
+    return fork_server_and_workers(daemon)[1:]
+
+
+def fork_server_and_workers(daemon: Daemon) -> list[int]:
+    """The pid of the process that forks the workers, then theirs."""
     return [pid for pid in daemon.pids if _MODULE in _command(pid)]
 
 
@@ -350,6 +358,27 @@ def test_a_killed_worker_comes_back_and_no_write_is_lost(daemon: Daemon, client:
         same(everywhere(daemon, lambda one: one.titles("kid"), rounds=3))
 
 
+def test_the_fork_server_has_neither_threads_nor_open_files(daemon: Daemon) -> None:
+    pid, *_ = fork_server_and_workers(daemon)
+    assert len(list(Path(f"/proc/{pid}/task").iterdir())) == 1
+    assert [name for name in _open_files(pid) if str(daemon.data) in name] == [str(daemon.data / "LOCK")]
+
+
+def test_a_killed_fork_server_comes_back_with_its_workers(daemon: Daemon) -> None:
+    pid, *killed = fork_server_and_workers(daemon)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(pid, number)
+    same(everywhere(daemon, lambda one: one.titles("kid"), rounds=3))
+    assert fork_server_and_workers(daemon) == [pid, *killed]
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + PATIENCE_S
+    while not {pid, *killed}.isdisjoint(daemon.pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    await_workers(daemon)
+    same(everywhere(daemon, lambda one: one.titles("kid"), rounds=3))
+
+
 def test_the_log_speaks_of_no_bug(daemon: Daemon) -> None:
     assert not daemon.bugs()
     assert KEY not in daemon.log.read_text() + "".join(_command(pid) for pid in workers(daemon))
@@ -433,7 +462,7 @@ def test_with_tls_workers_answer_as_without(tmp_path: Path, certificate: Path) -
 
 def test_workers_start_with_the_load_and_end_without_it(tmp_path: Path) -> None:
     quickly = ("from svcd.base import machine\nfrom svcd.cli import search_processes\nmachine.cores = lambda: 2\n"
-               "search_processes.IDLE_S, search_processes.SAMPLE_S = 0.5, 0.1")
+               "search_processes.IDLE_S, search_processes.SAMPLE_S = 0.5, 0.1\nsearch_processes.KEPT_S = 0.3")
     one = Daemon(tmp_path, prelude=quickly).start()
     try:
         one.done(one.post("/indexes/films/documents", FILMS))
@@ -458,6 +487,9 @@ def test_workers_start_with_the_load_and_end_without_it(tmp_path: Path) -> None:
             for thread in threads:
                 thread.join()
             assert not failures
+        while fork_server_and_workers(one):
+            assert time.monotonic() < deadline + 2 * PATIENCE_S
+            time.sleep(0.02)
         alone.close()
         assert one.stop() == 0 and not one.bugs()
     finally:
