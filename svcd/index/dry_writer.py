@@ -29,7 +29,7 @@ _ANALYZED = 40  # one part of documents in 40 is analyzed
 _NOWHERE = 256  # no embedder has this number, so no vectors are stored under it
 # Bytes of the tables for each character of a document's words, with and without BM25; for each value beside its text; for each
 # number of a vector, with its sketch. Measured on films.
-_WORD_BYTES, _COUNT_BYTES, _POSTING_BYTES, _NUMBER_BYTES = 3.0, 0.6, 3, 4.6
+_WORD_BYTES, _COUNT_BYTES, _POSTING_BYTES, _NUMBER_BYTES = 2.4, 0.5, 12, 4.6
 
 
 class DryVectorWriter(VectorWriter):
@@ -199,7 +199,7 @@ class DryIndexWriter(IndexWriter):
     def write_words(self, positions: Iterable[tuple[int, Positions]]) -> None:
         """Count all documents; measure these."""
         self._is_reindexed = True
-        self.work["words"] = self.number_of_documents
+        self.work["words"] = self.work["reanalyzed"] = self.number_of_documents
         self._note_sample(encoded_documents((found, {}, docid) for docid, found in positions))
 
     def write_values(self, documents: Iterable[tuple[int, Values, Values]]) -> None:
@@ -233,24 +233,35 @@ class DryIndexWriter(IndexWriter):
         """Count texts."""
         self.work.update(rewritten=len(documents), text=sum(len(text) for _, text in documents))
 
-    # Estimates
+    # Results
+
+    def document_counts(self) -> dict[str, int]:
+        """Return how many documents are added, replaced, rewritten and deleted; one that comes twice counts once."""
+        added, replaced, deleted = self._connection.execute(
+            "SELECT total(w.json IS NOT NULL AND d.docid IS NULL), total(w.json IS NOT NULL AND d.docid IS NOT NULL), "
+            "total(w.json IS NULL AND d.docid IS NOT NULL) "
+            "FROM written w LEFT JOIN main.documents d USING (document_id)").fetchone()
+        return {"added": int(added), "replaced": int(replaced), "rewritten": self.work["rewritten"],
+                "deleted": int(deleted) + self.work["cleared"]}
 
     def estimate(self, made: Mapping[str, int]) -> dict[str, Any]:
         """Return {"work", "bytesWritten", "bytesOnDisk"}: `work` with the characters of words, estimated from samples.
 
-        made: embedder -> vectors to make. bytesOnDisk: the change of the used bytes; negative when pages become free in the file.
+        made: embedder -> vectors to make. bytesOnDisk: the change of the used bytes; negative when pages become free in the file,
+        which deleted documents alone do not free.
         """
         work = Counter(self.work)
         (held,) = self._connection.execute(
             f"SELECT total(length(words)) / max(1, {len(self._chosen)}) FROM forward_index "
             f"WHERE docid IN ({placeholders(self._chosen)})", self._chosen).fetchone()
-        words = self._mean("characters", "documents") * work["words"]
+        mean = self._mean("characters", "documents")
+        words, removed = mean * work["words"], held * (self._before if self._is_reindexed else work["cleared"])
         if self._is_reindexed:
-            work["reindexed"], removed = round(words), held * self._before
+            work["reindexed"] = round(words)
         else:
-            removed = held * (work["replacedWords"] + work["deleted"] + work["cleared"])
-            work["characters"] = round(words + held * (work["replacedWords"] + work["deleted"]))
-        counted = work["wordCounts"] * (self._mean("characters", "documents") if self._is_reindexed else held) * _COUNT_BYTES
+            work["characters"] = round(mean * (work["words"] - work["replacedWords"]))
+            work["exchanged"] = round(mean * work["replacedWords"] + held * (work["replacedWords"] + work["deleted"]))
+        counted = work["wordCounts"] * (mean if self._is_reindexed else held) * _COUNT_BYTES
         values = self._mean("values", "documents") * (work["added"] + work["replaced"])
         share = work["added"] / max(1, work["added"] + work["replaced"])
         rows, fresh = (self._mean(name, "valued") * work["values"] for name in ("rows", "fresh"))
@@ -260,7 +271,9 @@ class DryIndexWriter(IndexWriter):
             size = self.vectors.embedders[name].dimensions * _NUMBER_BYTES
             vectors += count * size
             grown += size * (count * share if work["read"] or work["edited"] else max(0, count - present))
-        grown += self._document_bytes - self._bytes_before + (words - removed) * _WORD_BYTES + values * share + fresh + counted
+        texts = self._document_bytes - self._bytes_before
+        grown += texts if work["cleared"] else max(0, texts)
+        grown += (words - removed) * _WORD_BYTES + values * share + fresh + counted
         written = work["text"] + words * _WORD_BYTES + values + rows + fresh + counted + vectors
         return {"work": dict(work), "bytesWritten": round(written), "bytesOnDisk": round(grown)}
 

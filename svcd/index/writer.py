@@ -554,7 +554,7 @@ class IndexWriter:
         """Index documents without words: (docid, words by field and position), by ascending docid."""
         given = list(positions)
         documents, _, letters = encoded_documents((found, {}, docid) for docid, found in given)
-        self.work["words"] += len(given)
+        self.work.update(words=len(given), reanalyzed=len(given))
         self.work["reindexed"] += self._add_words(
             [(docid, words) for (docid, _), (words, _) in zip(given, documents) if words is not None])
         self._add_letters(letters)
@@ -601,7 +601,7 @@ class IndexWriter:
             forward = fts.forward_text({column: row for column, (row, _, _, _) in words.items()})
             if old == forward:
                 continue
-            self.work["characters"] += len(old) + len(forward)
+            self.work["exchanged"] += len(old) + len(forward)
             self._record_change(docid, old)
             rows = fts.forward_rows(old)
             if old:

@@ -264,7 +264,9 @@ class DocumentWriter:
         unknown = [each for each in dict.fromkeys(document_ids) if each not in self._pending]
         if not self._sent_ids.isdisjoint(unknown):
             self._write_sent()
-        for document_id, stored in self._writer.stored(unknown).items():
+        found = self._writer.stored(unknown)
+        self._writer.work["compared"] += len(found)
+        for document_id, stored in found.items():
             document = json_text.loads(stored.json)
             self._pending[document_id] = _Pending(
                 stored.docid, document, stored, _counted(document), self._analysis.values(document))

@@ -48,10 +48,10 @@ class DryRuns:
         assert plan
         if rejection := rejection_of(self._instance, index_uid, plan):
             found: Mapping[str, Any] = {"outcome": {"details": {}, "error": rejection}}
-        elif plan.shape == INDEX_DELETION:
-            count = row.stats.get("documents", 0) if row else 0
+        elif plan.shape == INDEX_DELETION and row:
+            count = row.stats.get("documents", 0)
             found = {"outcome": {"details": {"deletedDocuments": count}, "error": None}, "work": {"cleared": count},
-                     "bytesOnDisk": -self._instance.index_path(row.uuid).stat().st_size if row else 0}
+                     "documents": {"deleted": count}, "bytesOnDisk": -self._instance.index_path(row.uuid).stat().st_size}
         else:
             found = self._counted(task, plan, row.uuid if row else _ABSENT)
         return self._shown(task, found, [index_uid])
@@ -76,8 +76,7 @@ class DryRuns:
 
     def _shown(self, task: Task, found: Mapping[str, Any], uids: Sequence[str | None]) -> dict[str, Any]:
         ended, work, vectors = with_outcome(task, found["outcome"]), found.get("work", {}), found.get("vectors", {})
-        counts = {name: work.get(name, 0) for name in ("added", "replaced", "rewritten")}
-        counts["deleted"] = work.get("deleted", 0) + work.get("cleared", 0)
+        counts = dict.fromkeys(("added", "replaced", "rewritten", "deleted"), 0) | found.get("documents", {})
         named = (ended.details or {}).get("indexedDocuments") or 0
         counts["unchanged"] = max(0, named - counts["added"] - counts["replaced"])
         removed = found.get("removed", {})

@@ -183,7 +183,8 @@ def _do_dry_run(request: Mapping[str, Any], progress: Progress, should_stop: Sho
         changes = {name: {"from": setting.hide(old[name]), "to": setting.hide(new[name])}
                    for name, setting in settings_table.BY_NAME.items() if old[name] != new[name]}
         vectors = embedding.counted()
-        return {"outcome": outcome, "changes": changes, "vectors": vectors, "removed": dict(writer.vectors.removed),
+        return {"outcome": outcome, "changes": changes, "documents": writer.document_counts(), "vectors": vectors,
+                "removed": dict(writer.vectors.removed),
                 **writer.estimate({name: counts["made"] for name, counts in vectors.items()})}
 
 

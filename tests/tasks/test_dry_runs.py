@@ -193,6 +193,7 @@ def test_a_document_that_comes_twice_counts_once(films: TaskHarness, service: Ca
     twice = [{"id": n % 45, "t": f"y{n % 45}", "_vectors": {"m": [1, n]}} for n in range(90)]
     found = compare(films, service, films.add(twice))
     assert found["vectors"]["e"]["made"] == 45 and found["details"]["indexedDocuments"] == 45
+    assert found["documents"] == {"added": 5, "replaced": 40, "rewritten": 0, "deleted": 0, "unchanged": 0}
     equal = [{"id": 300 + n, "t": "abc"[n % 3] * 20, "_vectors": {"m": [1, n]}} for n in range(60)]  # sent once in all portions
     assert compare(films, service, films.add(equal))["vectors"]["e"] == {"made": 3, "calls": 2, "removed": 0}
     twice = [{"id": 200 + n % 30, "t": f"z{n % 30}", "_vectors": {"m": [1, 2]}} if n < 30 else {"id": 200 + n % 30} for n in range(60)]
