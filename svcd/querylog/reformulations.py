@@ -41,6 +41,9 @@ class Step(NamedTuple):
     undone: int | None = None
 
 
+NOTHING = Step()
+
+
 @dataclass(slots=True)
 class _Session:
     """last: the last search; failed: the longest text without hits, not replaced yet; replacing: the search that replaces it."""
@@ -58,8 +61,11 @@ class Sessions:
 
     def step(self, client: tuple[str, str], typed: Typed) -> Step:
         """Take the next search of a client. client: with the index."""
-        session = self._sessions.pop(client, None) or _Session()
-        self._sessions[client] = session
+        session = self._sessions.get(client)
+        if session is None:
+            session = self._sessions[client] = _Session()
+        else:
+            self._sessions.move_to_end(client)
         if len(self._sessions) > MOST_CLIENTS:
             self._sessions.popitem(last=False)
         last = session.last
@@ -67,7 +73,10 @@ class Sessions:
             session.failed = session.replacing = last = None
         session.last = typed
         is_on = last is not None and len(last.text) < len(typed.text) and typed.text.startswith(last.text)
-        return Step(last.key if last and is_on and typed.at - last.at <= TYPING_MS else None, *self._replaced(session, typed))
+        typed_on = last.key if last and is_on and typed.at - last.at <= TYPING_MS else None
+        if typed.has_hits and session.failed is None:  # most searches
+            return NOTHING if typed_on is None else Step(typed_on)
+        return Step(typed_on, *self._replaced(session, typed))
 
     @staticmethod
     def _replaced(session: _Session, typed: Typed) -> tuple[tuple[int, int] | None, int | None]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from svcd.base import logs
 from svcd.index.connections import open_writer
 from svcd.querylog.recorder import Click, Search
-from svcd.querylog.reformulations import Sessions, Typed
+from svcd.querylog.reformulations import NOTHING, Sessions, Typed
 
 FILE = "query-log.sqlite"
 MOST_CHARACTERS = 200
@@ -31,8 +31,7 @@ _DELETED_PART, _LOOK_MS = 10, 60_000
 # How long a click waits for its search, which another process may not have passed on yet.
 _CLICK_WAITS_MS = 10_000
 _DAY_MS = 86_400_000
-_MOST_KNOWN = 20_000  # ids of queries in memory
-_COLUMNS = {"queries": ("index_uid", "text"), "keys": ("uid",)}
+_MOST_KNOWN = 5_000  # ids of queries in memory
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS queries(id INTEGER PRIMARY KEY, index_uid TEXT NOT NULL, text TEXT NOT NULL,
         UNIQUE(index_uid, text));
@@ -71,8 +70,8 @@ class QueryLog:
         except BaseException:
             self._connection.close()
             raise
-        self._queries: dict[tuple[str, ...], int] = {}
-        self._keys: dict[tuple[str, ...], int] = {}
+        self._queries: dict[tuple[str, str], tuple[int, str]] = {}  # (index, text as typed) -> id, text as stored
+        self._keys: dict[str, int] = {}
         self._sessions = Sessions()
         self._clicks: list[Click] = []  # that wait for their search
         self._looked_at = 0
@@ -114,14 +113,16 @@ class QueryLog:
             number = first
             while number in rows or number in taken:
                 number += 1
-            text = self._stored(search.text)
-            query = self._id("queries", self._queries, (search.index_uid, text))
-            key = 0 if search.key_uid is None else self._id("keys", self._keys, (search.key_uid,))
+            known = self._queries.get((search.index_uid, search.text))
+            query, text = self._query(search) if known is None else known
+            key = 0 if search.key_uid is None else self._keys.get(search.key_uid) or self._key(search.key_uid)
             rows[number] = [number, query, search.hits, search.milliseconds, key, 0]
             if self._secret is not None:
                 continue
             step = self._sessions.step((search.client, search.index_uid), Typed(
                 number, first >> TIME_SHIFT, text, query, search.hits > 0))
+            if step is NOTHING:
+                continue
             if step.typed_on is not None and step.typed_on in rows:
                 rows[step.typed_on][-1] = 1
             elif step.typed_on is not None:
@@ -134,28 +135,28 @@ class QueryLog:
         execute("INSERT INTO replaced VALUES (?, ?, ?)", pairs)
         execute("DELETE FROM replaced WHERE search = ?", undone)
 
-    def _stored(self, text: str) -> str:
-        text = normalized(text)
-        if self._secret is None or not text:
-            return text
-        return HASH_MARK + hashlib.blake2b(text.encode(), key=self._secret, digest_size=8).hexdigest()
-
-    def _id(self, table: str, known: dict[tuple[str, ...], int], row: tuple[str, ...]) -> int:
-        """The id of a row, which is added if it is new. known: the ids by row, in memory."""
-        found = known.get(row)
-        if found is None:
-            columns = _COLUMNS[table]
-            where = " AND ".join(f"{column} = ?" for column in columns)
-            stored = self._connection.execute(f"SELECT id FROM {table} WHERE {where}", row).fetchone()
-            if stored is None:
-                marks = ", ".join("?" * len(row))
-                stored = self._connection.execute(
-                    f"INSERT INTO {table}({', '.join(columns)}) VALUES ({marks}) RETURNING id", row).fetchone()
-            found = int(stored[0])
-            if len(known) >= _MOST_KNOWN:
-                known.clear()
-            known[row] = found
+    def _query(self, search: Search) -> tuple[int, str]:
+        """The id and the stored text of a query."""
+        text = normalized(search.text)
+        if self._secret is not None and text:
+            text = HASH_MARK + hashlib.blake2b(text.encode(), key=self._secret, digest_size=8).hexdigest()
+        if len(self._queries) >= _MOST_KNOWN:
+            self._queries.clear()
+        found = self._queries[search.index_uid, search.text] = self._id("queries", index_uid=search.index_uid, text=text), text
         return found
+
+    def _key(self, uid: str) -> int:
+        found = self._keys[uid] = self._id("keys", uid=uid)
+        return found
+
+    def _id(self, table: str, **row: str) -> int:
+        """The id of a row, which is added if it is new."""
+        where, values = " AND ".join(f"{column} = ?" for column in row), tuple(row.values())
+        stored = self._connection.execute(f"SELECT id FROM {table} WHERE {where}", values).fetchone()
+        if stored is None:
+            stored = self._connection.execute(f"INSERT INTO {table}({', '.join(row)}) VALUES ({', '.join('?' * len(row))}) "
+                                              "RETURNING id", values).fetchone()
+        return int(stored[0])
 
     def _add_click(self, click: Click) -> bool:
         """Add a click to the search of its request on its index by its key; False if there is no such search."""
