@@ -8,6 +8,7 @@
 6. A key is asked for where one is needed.
 7. All can be done without a mouse, and on a phone nothing has to be scrolled sideways.
 8. Scripts run without a complaint, and the policy of the page forbids all but its own.
+9. With a query log, searches are counted and drawn.
 """
 from __future__ import annotations
 
@@ -142,6 +143,22 @@ def test_a_file_becomes_documents_and_its_task_is_shown(window: Browser, daemon:
     window.attach("#upload-file", broken)
     window.click("#upload-form [type=submit]")
     window.until(lambda: any("malformed" in text for text in window.texts("#upload-words")))
+
+
+def test_searches_of_the_query_log_are_counted_and_drawn(window: Browser, tmp_path: Path) -> None:
+    with running(tmp_path, "--query-log", "10 MiB") as daemon:
+        add_films(daemon, FILMS)
+        for person in range(3):
+            for q in ("space opera", "star wars"):
+                daemon.call("POST", "/indexes/films/search", json.dumps({"q": q, "matchingStrategy": "all"}),
+                            {"x-ms-user-id": str(person)})
+        opened(window, daemon)
+        window.click("#searches-open")
+        window.until(lambda: any("star wars" in text for text in window.texts("#searches-body li")))
+        assert window.texts("#searches-body h3") == ["Frequent", "Without hits", "Suggestions"]
+        assert any("space opera \u2192 star wars" in text for text in window.texts("#searches-body li"))
+        assert len(window.texts("#chart rect")) == 2 * 48
+        assert not window.complaints()
 
 
 def test_a_dropped_file_asks_where_to_put_it(window: Browser, daemon: Daemon) -> None:
