@@ -13,14 +13,14 @@ from svcd.api.routes import Fields, HandlerResult, Route
 from svcd.base import quantities
 from svcd.base.errors import ApiError
 from svcd.base.quantities import parse_date, parse_rfc3339, rfc3339_micro
-from svcd.validation import Field, Param, nullable, parse_index_uid, parse_uuid, parsed, positive_integer, query_strings, string
+from svcd.validation import Field, Param, bounded, nullable, parse_index_uid, parse_uuid, parsed, query_strings, string
 
 if TYPE_CHECKING:
     from svcd.querylog.recorder import Recorder
 
 _TAG = "Query log"
 _MILLISECOND = quantities.SECOND // 1000
-_DEFAULT_SPAN, _MOST_LISTED = 7 * quantities.DAY, 1000
+_DEFAULT_SPAN, _MOST_LISTED, _MOST_POSITION = 7 * quantities.DAY, 1000, 1_000_000
 _FARTHEST = 4_000_000_000 * quantities.SECOND  # later times do not fit into the numbers of searches
 
 
@@ -34,7 +34,7 @@ def _log(ctx: Context) -> Recorder:
 
 def _request_uid(text: str) -> str:
     uid = parse_uuid(text)
-    if uid[14] != "7":
+    if uid[14] != "7" or uid[:2] > "03":  # later times do not fit into the numbers of searches, either
         raise ValueError(f"`{text}` is not the `requestUid` of a search")
     return uid
 
@@ -118,7 +118,7 @@ ROUTES = (
           body=Fields({
         "requestUid": Field(parsed(string, _request_uid), required=True, about="From the answer of the search."),
         "documentId": Field(parsed(string, _document_id), required=True, about="The hit; a number as a string."),
-        "position": Field(nullable(positive_integer), about="Its place among the hits, from 1."),
+        "position": Field(nullable(bounded(_MOST_POSITION, 1)), about="Its place among the hits, from 1."),
     }), joins_rules=True),
     Route("GET", "/analytics/searches", searches, "stats.get", {200: _ANSWER}, "Count searches", _TAG, query={
         "indexUid": Param(parse_index_uid, about="Count searches on this index only."),
