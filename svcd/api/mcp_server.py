@@ -100,7 +100,8 @@ class Server:
                 "instructions": INSTRUCTIONS}
 
     def _call_tool(self, call: Call) -> dict[str, Any]:
-        name, arguments = call.params.get("name"), call.params.get("arguments", {})
+        name, arguments = call.params.get("name"), call.params.get("arguments")
+        arguments = {} if arguments is None else arguments
         offered = self._tools.offered()
         if name not in offered:
             raise ProtocolError(protocol.INVALID_PARAMS, f"Unknown tool {quoted(str(name))}; tools are {', '.join(offered)}.")

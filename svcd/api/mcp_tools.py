@@ -129,19 +129,20 @@ class Tools:
         raise Refused(f"{fault}; indexes are: {listed}{', and others (list_indexes)' if total > len(rows) else ''}.")
 
     def _list_indexes(self, given: dict[str, Any]) -> dict[str, Any]:
-        rows = self.indexes()[0] if "index" not in given else [self._row(self._index(given))]
+        folder = self._ctx.services.data_folder
+        rows = self.indexes()[0] if "index" not in given else [folder.require_index(self._index(given))]
         described: list[dict[str, Any]] = []
         characters = given["characters"]
         for row in rows:
             if characters < 0 and described:
                 break
-            described.append(self._described(row))
+            try:
+                described.append(self._described(row))
+            except ApiError as error:  # its file is damaged, or the filter of the token wrong: the others are listed
+                described.append({"index": row.uid, "error": error.message})
             characters -= len(dumps(described[-1]))
         more = [row.uid for row in rows[len(described):]][:1000]
         return {"indexes": described, **({"more": more} if more else {})}
-
-    def _row(self, index_uid: str) -> IndexRow:
-        return self._ctx.services.data_folder.require_index(index_uid)
 
     def _described(self, row: IndexRow) -> dict[str, Any]:
         with self._ctx.services.searches.slot(), self._reading(row.uid) as (reader, visible):

@@ -82,6 +82,7 @@ TOOLS: Mapping[str, Tool] = {
             "index": _TEXT, "description": _TEXT, "documents": _COUNT, "primaryKey": {"type": ["string", "null"]},
             "searchable": {"type": "array", "items": _TEXT}, "filterable": {"type": "object"},
             "sortable": {"type": "array", "items": _TEXT}, "embedders": {"type": "array", "items": _TEXT}, "example": _OBJECT,
+            "error": _TEXT,
         }, ("index",)), "more": {"type": "array", "items": _TEXT, "description": "Indexes that did not fit in the answer."}},
         ("indexes",)),
     "search": Tool(

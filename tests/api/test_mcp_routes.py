@@ -229,6 +229,7 @@ def test_unknown_tools_are_errors_of_the_protocol(films: Assistant) -> None:
         found = films.ask("tools/call", name=name, arguments={})
         assert found["code"] == -32602 and "tools are list_indexes, search" in found["message"]
     assert films.ask("tools/call", name="search", arguments=[])["code"] == -32602
+    assert films.ask("tools/call", name="list_indexes", arguments=None)["structuredContent"]["indexes"]
 
 
 def test_a_key_sees_its_indexes_alone(films: Assistant) -> None:
@@ -248,6 +249,13 @@ def test_the_filter_of_a_token_holds(films: Assistant) -> None:
     assert {each["value"] for each in films.call("facet_values", field="genres")["values"]} == {"Horror", "Crime", "Thriller"}
     assert [each["id"] for each in films.call("similar", id=1)["passages"]] == [3] and films.call("similar", id=2) == "Document `2` not found."
     assert films.ask("resources/read", uri="svcd://films/2")["code"] == -32002
+
+
+def test_an_index_that_cannot_be_described_does_not_hide_the_others(films: Assistant) -> None:
+    films.bearer = token({"films": {"filter": "title = a"}, "notes": None}, BOTH)
+    first, second = films.call("list_indexes")["indexes"]
+    assert first["index"] == "films" and "`title` is not filterable" in first["error"] and second["documents"] >= 1
+    assert "`title` is not filterable" in films.call("get_documents", index="films", ids=[1])
 
 
 def test_writing_needs_option_and_permission(films: Assistant) -> None:
