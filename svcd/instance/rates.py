@@ -58,7 +58,10 @@ class Rates:
     def _factor(self, unit: str) -> float:
         """Return the factor of a unit; of one that no batch has told, the mean of the others."""
         known = self._factors
-        return known.get(unit) or (math.prod(known.values()) ** (1 / len(known)) if known else 1.0)
+        if unit in known:
+            return known[unit]
+        mean: float = math.prod(known.values()) ** (1 / max(len(known), 1))
+        return mean
 
     def _parts(self, work: Mapping[str, float]) -> dict[str, float]:
         return {unit: amount * DEFAULTS[unit] * self._factor(unit) for unit, amount in work.items()
