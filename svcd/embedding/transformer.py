@@ -91,11 +91,15 @@ class Transformer:
         return self._tensor(f"{name}.weight"), self._tensor(f"{name}.bias")
 
     def encode(self, texts: Sequence[str]) -> list[Any]:
-        """Return a vector of length 1 for each text, as arrays of numpy."""
-        return self.encode_tokens([self.tokenizer.numbers(text, self.most_tokens) for text in texts])
+        """Return a vector of length 1 for each text, as arrays of numpy. Raises BadModel for weights that are not numbers."""
+        vectors = self.encode_tokens([self.tokenizer.numbers(text, self.most_tokens) for text in texts])
+        lengths = [float(numpy().linalg.norm(vector)) for vector in vectors]
+        if not isfinite(sum(lengths)):
+            raise BadModel(f"`{WEIGHTS}` has weights that are not numbers")
+        return [vector / max(length, 1e-12) for vector, length in zip(vectors, lengths)]
 
     def encode_tokens(self, inputs: Sequence[Sequence[int]]) -> list[Any]:
-        """Return a vector of length 1 for each list of tokens. They are encoded together as far as TOKENS_TOGETHER allows."""
+        """Return a vector of any length for each list of tokens, which are encoded together as far as TOKENS_TOGETHER allows."""
         vectors: list[Any] = []
         start = 0
         while start < len(inputs):
@@ -127,11 +131,7 @@ class Transformer:
             state += narrow[1]
             state += found
             self._normalize(np, state, last_norm)
-        pooled = [state[each.start] if self.pooling == CLS else state[each].mean(0) for each in texts]
-        lengths = [float(np.linalg.norm(vector)) for vector in pooled]
-        if not isfinite(sum(lengths)):
-            raise BadModel(f"`{WEIGHTS}` has weights that are not numbers")
-        return [vector / max(length, 1e-12) for vector, length in zip(pooled, lengths)]
+        return [state[each.start] if self.pooling == CLS else state[each].mean(0) for each in texts]
 
     def _attention(self, np: Any, state: Any, texts: Sequence[slice], weights: Sequence[tuple[Any, Any]]) -> Any:
         queries, keys, values = (state @ weight.T + bias for weight, bias in weights)

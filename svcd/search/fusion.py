@@ -3,7 +3,8 @@
     rrf     reciprocal rank fusion: (k + 1) x the weighted sum of 1 / (k + place in the list, from 1)
     score   the weighted sum of the scores, each divided by the best score of its list; the score of a vector is its cosine
 
-A document that only one list has gets nothing from the other. Both scores are from 0 to 1.
+A document that only one list has gets nothing from the other. For `score`, callers first add the documents of each list to the
+other, where they have a score further down. Both scores are from 0 to 1.
 """
 from __future__ import annotations
 

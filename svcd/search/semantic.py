@@ -22,7 +22,7 @@ from svcd.ranking.distinct import Distinct
 from svcd.ranking.scores import GeoSorted, Sorted
 from svcd.ranking.sort import Target, VectorSort
 from svcd.schema.embedder_settings import distribution_of
-from svcd.search.fusion import DEPTH, fused
+from svcd.search.fusion import DEPTH, SCORE, fused
 from svcd.search.keyword import (Found, Scope, by_position, empty_graph, rank_by_words, scope_of, split_pins, with_pins,
                                  without_pins)
 from svcd.search.merge_order import Compared, by_distance, by_score, by_value, compared_values
@@ -158,6 +158,12 @@ def _fused_search(
     by_words = rank_by_words(scope, parsed, deep, expired)
     by_vectors = rank_by_vectors(scope, scope.docids - scope.excluded(parsed), target, deep, expired)
     word_hits, vector_hits = ([hit for hit in each.ranking.hits if hit.docid not in pinned] for each in (by_words, by_vectors))
+    if kind == SCORE:  # the score of a document in the other list counts, too, if it is too far down there
+        in_words, in_vectors = (DocIds([hit.docid for hit in each]) for each in (word_hits, vector_hits))
+        if missing := in_vectors - in_words:
+            word_hits += rank_by_words(scope._replace(docids=missing), parsed, deep, expired).ranking.hits
+        if missing := in_words - in_vectors:
+            vector_hits += rank_by_vectors(scope, missing, target, deep, expired).ranking.hits
     hits = fused(kind, query_target.k, word_hits, vector_hits, query_target.ratio, target.shift is None)
     counted = by_words.ranking.counted | by_vectors.ranking.counted
     if limits.threshold is not None:

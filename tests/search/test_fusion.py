@@ -5,8 +5,9 @@ import pytest
 
 from svcd.ranking.bucket_sort import Hit
 from svcd.ranking.scores import Ranked, VectorSorted, score
+from svcd.search import semantic
 from svcd.search.fusion import RRF, SCORE, fused
-from svcd.search.request import Hybrid
+from svcd.search.request import Federation, Hybrid
 from tests.support.dict_reader import DictReader
 from tests.support.searching import answer, found_ids, hits
 
@@ -61,3 +62,13 @@ def test_a_threshold_is_one_for_fused_scores() -> None:
 def test_without_fusion_the_lists_are_merged_as_before() -> None:
     asked = {"hybrid": Hybrid("e", 0.5), "vector": [0.0, 1.0]}
     assert "fusion" not in hits(_index(), "wing ", show_ranking_score_details=True, **asked)[0]["_rankingScoreDetails"]
+
+
+@pytest.mark.parametrize("strategy", ("last", "bm25"))
+def test_scores_further_down_in_the_other_list_count(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"hybrid": Hybrid("e", 0.6, SCORE), "vector": [0.1, 1.0], "matching_strategy": strategy, "show_ranking_score": True}
+    deep = hits(_index(), "wing ", **asked)
+    monkeypatch.setattr(semantic, "DEPTH", 1)
+    shallow = hits(_index(), "wing ", Federation(limit=1), **asked)
+    assert [(hit["id"], hit["_rankingScore"]) for hit in shallow] == [(2, deep[0]["_rankingScore"])]
+    assert shallow[0]["_rankingScore"] == pytest.approx(0.4 + 0.6 / 1.01 ** 0.5)
