@@ -28,7 +28,7 @@ from typing import IO
 from svcd.base.machine import end_with_parent
 
 # Seconds to wait for a reply. The start takes a third of a second of processor time, a fork 10 ms.
-_REPLY_S = 60.0
+_REPLY_S = 30.0
 _MESSAGE_BYTES = 32
 _LOAD, _FORK = b"load", b"fork"
 
