@@ -208,7 +208,7 @@ def query_of(ctx: Context, index_uid: str, body: Mapping[str, Any], weight: floa
     given = body.get("hybrid")
     hybrid = None if given is None else Hybrid(
         given["embedder"], given["semanticRatio"], given.get("fusion"), given.get("k", 60))
-    members = {field: body[name] for name, field in _QUERY_FIELDS.items() if body.get(name) is not None}
+    members = {_QUERY_FIELDS[name]: value for name, value in body.items() if name in _QUERY_FIELDS and value is not None}
     query = SearchQuery(**members, filter=condition, hybrid=hybrid)
     # Bearers with other filters get other hits. repr() tells them apart, and is faster than JSON.
     cache_key = repr((body, bearer_filter))
@@ -228,7 +228,7 @@ def with_joins_resolved(ctx: Context, indexed: IndexedQuery, reader: Reader) -> 
 
 def page_of(body: Mapping[str, Any]) -> dict[str, Any]:
     """The members of Federation that say which hits are wanted; for absent ones it has defaults."""
-    return {field: body[name] for name, field in PAGE_FIELDS.items() if body.get(name) is not None}
+    return {PAGE_FIELDS[name]: value for name, value in body.items() if name in PAGE_FIELDS and value is not None}
 
 
 def personalized(ctx: Context, personalize: Mapping[str, str], texts: Iterable[str | None], timer: Timer,

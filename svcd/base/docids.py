@@ -175,7 +175,10 @@ def memory_bytes(docids: DocIds) -> int:
     """Estimate the memory in bytes of a set that was made from docids, bytes or another set, not by an operator."""
     if not _PYROARING:
         return sys.getsizeof(docids)
-    containers = min(len(docids), (docids.max() >> 16) - (docids.min() >> 16) + 1) if docids else 0
+    if not docids:
+        return docids.__sizeof__() + _OVERHEAD
+    last = docids.max() >> 16
+    containers = min(len(docids), last - (docids.min() >> 16) + 1) if last else 1
     return docids.__sizeof__() + _OVERHEAD * (containers + 1)
 
 

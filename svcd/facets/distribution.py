@@ -167,8 +167,11 @@ class _Field:
         return ((shown_number(numbers.value(counted)), counted.count) for counted in ordered)  # type: ignore[arg-type]  # floats
 
     def _texts(self, texts: ValueCounts, ordered: Iterable[ValueCount]) -> Iterator[tuple[str, int]]:
-        spelling, name = self._reader.values.spelling, self._name
-        return ((spelling(name, str(texts.value(counted)), texts.first_docid(counted)), counted.count) for counted in ordered)
+        values, name = self._reader.values, self._name
+        known = values.spellings(name)
+        for counted in ordered:
+            text = str(texts.value(counted))
+            yield known.get(text) or values.spelling(name, text, texts.first_docid(counted)), counted.count
 
 
 # Order by count

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import compress
 
 from svcd.base.docids import DocIds, union_of
@@ -39,6 +40,7 @@ _BEFORE_TERM = f" {SEPARATOR_MARK}{_COLUMN_END}"
 _THREE = re.compile(rf"([^ {SEPARATOR_MARK}\n]*)(?: ([^ {SEPARATOR_MARK}\n]*)(?: ([^ {SEPARATOR_MARK}\n]*))?)?")
 
 
+@lru_cache(maxsize=2048)
 def term_of_word(word: str) -> str:
     """Return the term of a word."""
     return word if word.isalnum() and word.islower() else _ESCAPED.sub(lambda m: f"~{ord(m[0]):02x}", word)

@@ -262,8 +262,6 @@ _LONGEST_TEXT = 100_000
 
 def _bytes_of(value: Any) -> int:
     """Estimate the memory of a value; containers are followed to the second level."""
-    if isinstance(value, DocIds):
-        return memory_bytes(value)
     if isinstance(value, tuple):
         size = sys.getsizeof(value)
         for part in value:
@@ -272,6 +270,8 @@ def _bytes_of(value: Any) -> int:
             elif not isinstance(part, int):  # generations
                 size += _bytes_of(part)
         return size
+    if isinstance(value, DocIds):
+        return memory_bytes(value)
     if isinstance(value, list):
         return sys.getsizeof(value) + sum(map(_own_bytes, value))
     if isinstance(value, dict):
@@ -283,8 +283,15 @@ def _own_bytes(value: Any) -> int:
     return memory_bytes(value) if isinstance(value, DocIds) else sys.getsizeof(value)
 
 
-def _text_length(part: object) -> int:
-    return len(part) if isinstance(part, (str, bytes)) else 0
+class _Entry:
+    """A cached value, its bytes with its key, and whether it was used since it was put or spared."""
+
+    __slots__ = ("value", "size", "is_used")
+
+    def __init__(self, value: Any, size: int) -> None:
+        self.value = value
+        self.size = size
+        self.is_used = False
 
 
 def _dump(entries: Sequence[tuple[Hashable, object, int]], file: IO[bytes]) -> None:
@@ -299,7 +306,8 @@ def _dump(entries: Sequence[tuple[Hashable, object, int]], file: IO[bytes]) -> N
 
 
 class Cache:
-    """A cache of at most `limit` bytes that evicts the least recently used entries; safe for many threads.
+    """A cache of at most `limit` bytes; safe for many threads. It evicts entries in the order of put(), but spares an entry that
+    was used since it was put or spared: nearly the least recently used entries, and using one costs no lock.
 
     A value is not cached under a key with a text of more than _LONGEST_TEXT characters. limit: may be changed at any time; the
     next put() evicts the excess. bytes: the estimated memory of the cached values.
@@ -308,40 +316,48 @@ class Cache:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.bytes = 0
-        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._lock = threading.Lock()  # guards _entries and bytes
 
     def peek(self, key: Hashable) -> Any:
         """Return the value of a key, None when it is not cached; the value counts as used."""
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                return None
-            self._entries.move_to_end(key)
-            return entry[0]
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        entry.is_used = True
+        return entry.value
 
     def put(self, key: Hashable, value: Any) -> None:
         """Cache a value. A value larger than the limit is not cached, and evicts only the key's old value."""
-        length = max(map(_text_length, key), default=0) if isinstance(key, tuple) else _text_length(key)
+        length = 0
+        for part in key if isinstance(key, tuple) else (key,):
+            if isinstance(part, (str, bytes)) and len(part) > length:
+                length = len(part)
         size = _bytes_of(value) + _ENTRY_BYTES + length
         with self._lock:
-            self.bytes -= self._entries.pop(key, (None, 0))[1]
+            if (before := self._entries.pop(key, None)) is not None:
+                self.bytes -= before.size
             if size > self.limit or length > _LONGEST_TEXT:
                 return
             self.bytes += size
-            self._entries[key] = value, size
+            self._entries[key] = _Entry(value, size)
             while self.bytes > self.limit:
-                self.bytes -= self._entries.popitem(last=False)[1][1]
+                oldest, entry = self._entries.popitem(last=False)
+                if entry.is_used:
+                    entry.is_used = False
+                    self._entries[oldest] = entry
+                else:
+                    self.bytes -= entry.size
 
     def items(self) -> list[tuple[Any, Any]]:
-        """All keys with their values, the least recently used first."""
+        """All keys with their values, those that are evicted next first."""
         with self._lock:
-            return [(key, value) for key, (value, _) in self._entries.items()]
+            return [(key, entry.value) for key, entry in self._in_order()]
 
     def dump(self, file: IO[bytes], limit: int) -> None:
         """Write the most recently used entries, `limit` bytes at most, for load()."""
         with self._lock:
-            entries = [(key, value, size) for key, (value, size) in reversed(self._entries.items())]
+            entries = [(key, entry.value, entry.size) for key, entry in reversed(self._in_order())]
         count = bisect_right(list(accumulate(size for _, _, size in entries)), limit)
         for start in range(0, count, _DUMPED_AT_ONCE):
             _dump(entries[start:min(start + _DUMPED_AT_ONCE, count)], file)
@@ -353,7 +369,7 @@ class Cache:
         with suppress(EOFError):
             while True:
                 for key, value, size in pickle.load(file):
-                    self._entries[key] = value, size
+                    self._entries[key] = _Entry(value, size)
                     self._entries.move_to_end(key, last=False)
                     self.bytes += size
         self.limit = self.bytes
@@ -370,4 +386,7 @@ class Cache:
         """Remove the entries whose key is stale."""
         with self._lock:
             for key in [key for key in self._entries if is_stale(key)]:
-                self.bytes -= self._entries.pop(key)[1]
+                self.bytes -= self._entries.pop(key).size
+
+    def _in_order(self) -> list[tuple[Hashable, _Entry]]:
+        return sorted(self._entries.items(), key=lambda each: each[1].is_used)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -250,6 +250,21 @@ class ValueReader:
             array = json.loads(texts[docid]).get(name) if docid in texts else None
             yield docid, stored_values(array).each() if array else ()
 
+    def spellings(self, field: str) -> Mapping[str, str]:
+        """Return text -> how documents spell it, for the texts that all documents spell alike; {} if the field has many texts, or
+        documents in several blocks."""
+        fid = self._fid(field)
+
+        def load() -> Mapping[str, str]:
+            docids = self.present_docids(field)
+            if self.few_values(field, str) is None or not docids or docids.max() >> BLOCK_BITS:
+                return {}
+            rows = self._connection.execute("SELECT value, spelling FROM value_postings WHERE fid = ? AND kind = ?",
+                                            (fid, KINDS[str])).fetchall()
+            return {value: value if spelling is None else spelling for value, spelling in rows if spelling != MIXED}
+
+        return self._transaction.cached(("spellings", fid), load)
+
     def spelling(self, field: str, value: str, docid: int) -> str:
         """Return how a document spells one of its texts."""
         fid, block = self._fid(field), docid >> BLOCK_BITS
@@ -282,7 +297,20 @@ class ValueReader:
             yield None, candidates
 
     def _sorted_rows(self, field: str, ascending: bool, candidates: DocIds) -> Iterator[tuple[Any, DocIds]]:
-        """Yield the buckets of sort_buckets(), by looking into each document."""
+        """Yield the buckets of sort_buckets(), by the doc values of numbers if it pays to build them, else by looking into each
+        document."""
+        numbers_by_docid = self.doc_values(field, float, len(candidates))
+        if numbers_by_docid is not None:
+            by_rank: dict[int, list[int]] = {}
+            with_numbers, place = candidates & self.kind_docids(field, float), 0 if ascending else -1
+            for docid in with_numbers:
+                by_rank.setdefault(numbers_by_docid.ranks_of(docid)[place], []).append(docid)
+            values = self.distinct_values(field, float)
+            for rank in sorted(by_rank, reverse=not ascending):
+                yield values[rank], DocIds(by_rank[rank])
+            candidates -= with_numbers
+            if not candidates:
+                return
         best = min if ascending else max
         grouped: dict[tuple[int, Key], list[int]] = {}
         without: list[int] = []

@@ -217,6 +217,10 @@ class Values(Protocol):
     def field_values(self, field: str, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
         """Yield (docid, its distinct values) in the given order; reads each document, so only for few documents."""
 
+    def spellings(self, field: str) -> Mapping[str, str]:
+        """Return text -> how documents spell it, for some of the texts that all documents spell alike."""
+        ...
+
     def spelling(self, field: str, value: str, docid: int) -> str:
         """Return the spelling of a text in a document that contains it."""
 

@@ -262,16 +262,23 @@ class Terms:
 
     def _best_split(self, word: str) -> Phrase | None:
         """Return the cut whose parts are adjacent in most documents; the leftmost of equal cuts."""
-        # By attribute, a cut without documents is a split too (quirk).
-        is_by_attribute, has_word = self.postings.is_by_attribute, self.postings.has_word
-        best, most = None, -1 if is_by_attribute else 0
-        for cut in range(1, len(word)):
-            left, right = word[:cut], word[cut:]
-            # Most parts are not words, and looking up a word is much faster than looking up a pair.
-            if is_by_attribute or has_word(left) and has_word(right):
-                found = len(self.postings.pair(1, left, right))
-                if found > most:
-                    best, most = (left, right), found
+        postings, cuts = self.postings, [(word[:cut], word[cut:]) for cut in range(1, len(word))]
+        best, most = None, 0
+        if postings.is_by_attribute:  # there a cut without documents is a split too, and each pair must be looked up (quirks)
+            found = [len(postings.pair(1, *parts)) for parts in cuts]
+            return cuts[found.index(max(found))] if found else None
+        # Most parts are not words, and looking up a word is much faster than looking up a pair. A pair has no more documents than
+        # both of its words, so the cut whose words share most documents comes first, and few others are looked up.
+        docids, has_word = postings.reader.terms.word_docids, postings.has_word
+        shared = [(-docids(left).intersection_cardinality(docids(right)), len(left), (left, right))
+                  for left, right in cuts if has_word(left) and has_word(right)]
+        place = 0
+        for bound, at, parts in sorted(shared):
+            if -bound < max(most, 1):
+                break
+            count = len(postings.pair(1, *parts))
+            if count > most or count == most and count and at < place:
+                best, most, place = parts, count, at
         return best
 
     # Subsets

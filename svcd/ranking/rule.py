@@ -456,24 +456,22 @@ class CheapestPaths:
 class CandidateBatch:
     """Some documents with their words, ordered by docid. Sets of them are small integers, even for large docids."""
 
-    __slots__ = ("documents", "all_documents", "_docids")
+    __slots__ = ("documents", "all_documents", "_docids", "_alone")
 
     def __init__(self, documents: Sequence[DocumentWords], docids: DocIds) -> None:
         self.documents = documents
         self.all_documents: LocalBitset = (1 << len(documents)) - 1
         self._docids = docids
+        self._alone: dict[int, LocalBitset] = {}  # docid -> the set that contains only this document
 
     def local(self, docids: DocIds) -> LocalBitset:
         """Return the documents of the batch that are in a set of docids."""
         common = docids & self._docids
         if common == self._docids:
             return self.all_documents
-        documents = 0
-        if common:
-            for number, document in enumerate(self.documents):
-                if document.docid in common:
-                    documents |= 1 << number
-        return documents
+        if not self._alone:
+            self._alone = {document.docid: 1 << number for number, document in enumerate(self.documents)}
+        return sum(map(self._alone.__getitem__, common))
 
     def docids(self, documents: LocalBitset) -> DocIds:
         """Return the set of docids of some documents of the batch."""

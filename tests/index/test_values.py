@@ -136,6 +136,7 @@ def check(reader: IndexReader, documents: Documents) -> None:
         for field, held in document.items():
             for value, spelling in held.values.items():
                 assert spelling is None or reader.values.spelling(field, value, docid) == spelling
+                assert spelling is None or reader.values.spellings(field).get(value, spelling) == spelling
 
 
 def check_column(reader: IndexReader, documents: Documents, field: str, kind: type, sets: list[list[int]]) -> None:

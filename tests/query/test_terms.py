@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from svcd.query.terms import EXACT, NONE, Postings, Subset, Term, Terms
 from tests.support.dict_reader import DictReader
 from tests.support.searching import titled
@@ -33,6 +36,16 @@ def test_the_best_split_wins() -> None:
     terms = terms_of(titled("ab cd", "a bcd"))
     assert terms.derivations(Subset(terms.word("abcd", False))).phrases == [("a", "bcd")]
     assert terms.derivations(Subset(terms.word("xy", False))).phrases == []
+
+
+@given(st.lists(st.lists(st.sampled_from(["a", "ab", "abc", "b", "bcd", "cd", "d", "x"]), min_size=1, max_size=5).map(" ".join),
+                min_size=1, max_size=8))
+def test_the_best_split_is_that_of_a_count_of_all(titles: list[str]) -> None:
+    cuts = [("a", "bcd"), ("ab", "cd"), ("abc", "d")]
+    counts = [sum(f" {left} {right} " in f" {title} " for title in titles) for left, right in cuts]
+    expected = [cuts[counts.index(max(counts))]] if any(counts) else []
+    terms = terms_of(titled(*titles))
+    assert terms.derivations(Subset(terms.word("abcd", False))).phrases == expected
 
 
 def test_an_ngram_is_not_split_into_its_words() -> None:

@@ -260,6 +260,9 @@ class DictValues:
     def field_values(self, field: str, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
         return ((docid, self._field(docid, field).each()) for docid in docids)
 
+    def spellings(self, field: str) -> Mapping[str, str]:
+        return {}
+
     def spelling(self, field: str, value: str, docid: int) -> str:
         return self._field(docid, field).values[value] or ""
 
