@@ -340,7 +340,6 @@ class Cache:
             if size > self.limit or length > _LONGEST_TEXT:
                 return
             self.bytes += size
-            self._entries[key] = _Entry(value, size)
             while self.bytes > self.limit:
                 oldest, entry = self._entries.popitem(last=False)
                 if entry.is_used:
@@ -348,6 +347,7 @@ class Cache:
                     self._entries[oldest] = entry
                 else:
                     self.bytes -= entry.size
+            self._entries[key] = _Entry(value, size)  # last, or entries that were spared would outlive it
 
     def items(self) -> list[tuple[Any, Any]]:
         """All keys with their values, those that are evicted next first."""
