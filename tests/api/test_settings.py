@@ -36,6 +36,8 @@ SETTINGS_URL = re.compile(r"/indexes/([^/]+)/settings(/[a-z-]+)?")
 class Indexes:
     """An instance and its queue, of which only settings exist; tasks run when they are enqueued."""
 
+    start = "a start"
+
     def __init__(self, *uids: str) -> None:
         self.stored: dict[str, dict[str, Any]] = {uid: {} for uid in uids}
         self.flags: dict[str, bool] = {}
