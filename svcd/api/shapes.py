@@ -36,7 +36,7 @@ def task_summary(task: Task) -> Json:
 
 def enqueued(ctx: Context, kind: str, index_uid: str | None, details: Json | None, content: Json | None = None, status: int = 202,
              **others: Any) -> HandlerResult:
-    """Enqueue a task, and answer with its summary; or, for a dry run, with what it would do. others: see Queue.enqueue()."""
+    """Enqueue a task, and answer with its summary; for a dry run, answer with its effects. others: see Queue.enqueue()."""
     if ctx.is_dry_run:
         return _dry_run(ctx, kind, index_uid, details, content or {}, **others)
     task = ctx.queue.enqueue(kind, index_uid, details=details, content=content, **others)

@@ -146,7 +146,7 @@ class JudgedList:
 
 
 def judge(found: Sequence[str], grades: Mapping[str, float]) -> tuple[float, float, float]:
-    """The FIGURES of one query. found: ids, best first; grades: id -> grade, of which one at least is above 0."""
+    """The FIGURES of one query. found: ids, best first; grades: id -> grade; at least one is above 0."""
     good = sorted((grade for grade in grades.values() if grade > 0), reverse=True)
 
     def gain(values: Sequence[float]) -> float:
@@ -243,14 +243,14 @@ def read_tests(path: Path) -> Suite:
         if "file" in judged:
             judged |= _checked(source, read_object(source), object_of(_LIST, is_open=True))
         if not judged.get("relevant"):
-            raise wrong(f"`.judged[{place}]` has no judged queries: give `relevant`, or a `file` with it")
+            raise wrong(f"`.judged[{place}]` lacks judged queries: give `relevant`, or a `file` with it")
         for query, grades in judged["relevant"].items():
             if not any(grade > 0 for grade in grades.values()):
-                raise CommandFailed(f"{source}: `relevant.{query}` has no document with a grade above 0: remove it", MISUSED)
+                raise CommandFailed(f"{source}: `relevant.{query}` needs a document with a grade above 0, or remove it", MISUSED)
         tests.append(JudgedList(index, judged.get("name", judged.get("file", f"judged[{place}]")), search,
                                 judged.get("queries", {}), judged["relevant"], judged["least"]))
     if not tests:
-        raise wrong("has no tests: add `queries` or `judged`")
+        raise wrong("contains nothing to test: add `queries` or `judged`")
     return Suite(tests, {uid: Fixture(str(folder / each["documents"]), each.get("primaryKey"), each["settings"])
                          for uid, each in asked["indexes"].items()})
 

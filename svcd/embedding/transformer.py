@@ -23,7 +23,7 @@ CLS, MEAN = "cls", "mean"
 TOKENS_TOGETHER = 384
 # model_type -> the number of positions that the model leaves out at the beginning.
 _FAMILIES = {"bert": 0, "xlm-roberta": 2, "roberta": 2}
-# What follows the encoder in a model of sentence-transformers, and the poolings by their names there.
+# The parts after the encoder in a model of sentence-transformers, and the poolings by their names there.
 _MODULES = frozenset(("Transformer", "Pooling", "Normalize"))
 _POOLINGS = {CLS: CLS, MEAN: MEAN, "pooling_mode_cls_token": CLS, "pooling_mode_mean_tokens": MEAN}
 # Prefixes that names of weights have in models with a head.
@@ -41,7 +41,7 @@ class Transformer:
     """A model. Any thread may call."""
 
     def __init__(self, folder: Path, pooling: str | None = None) -> None:
-        """pooling: CLS or MEAN; None for what the model's files say. Raises BadModel, OSError."""
+        """pooling: CLS or MEAN; None for the pooling in the model's files. Raises BadModel, OSError."""
         config = _json(folder / CONFIG)
         family = config.get("model_type")
         if family not in _FAMILIES:

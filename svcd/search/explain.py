@@ -43,7 +43,7 @@ _PREFERS = {
     "wordPosition": "words nearer to the beginning of the attribute",
     "exactness": "more words exactly as typed, or an attribute that equals the query or begins with it",
     "bm25": "a higher BM25 score: rare words of the query, more often, in a shorter document",
-    "vectorSort": "a vector nearer to that of the query",
+    "vectorSort": "a vector nearer to the query's",
     "fusion": "better places in the lists by words and by vectors",
 }
 
@@ -258,7 +258,7 @@ class _Explanation:
         group = sharing(DocIds([self._docid]))
         rival = next((hit.docid for hit in hits if hit.docid in group and not _is_pinned(hit)), None)
         if rival is None and self._kind is Kind.KEYWORD:
-            # Documents compete only with those that are linked to them by shared values.
+            # Documents compete only with documents that are linked to them by shared values.
             linked, grown = group, EMPTY
             while linked != grown and len(linked) <= _MOST_LINKED:
                 linked, grown = linked | sharing(linked), linked

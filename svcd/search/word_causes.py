@@ -1,6 +1,6 @@
 """Which words of a query one document matches, and why it lacks a word that the query requires (docs/guide/explain.md).
 
-The causes are looked for in the document itself: its words, also those of attributes that the search does not read.
+The causes come from the words of the document itself, also in attributes that the search does not read.
 """
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class OwnWords(dict[str, list[str]]):
         self.update((word, list(fields)) for word, fields in words.items())
 
     def matches(self, term: Term, terms: Terms, is_searched: Callable[[str], bool], is_bm25: bool = False) -> list[Cause]:
-        """Return the words and phrases of the document that a term matches in some attributes, those with the fewest typos first.
+        """Return the words and phrases of the document that a term matches in some attributes, the fewest typos first.
 
-        is_bm25: words with the same stem have no typo.
+        is_bm25: words with the same stem count as typed.
         """
         tolerance, found = self.reader.settings.typo_tolerance, list[Cause]()
         stems, parts = terms.stem_words(term.word), terms.infix_words(term.word)
@@ -105,7 +105,7 @@ def is_shown(reader: Reader, field: str) -> bool:
 
 
 def matched_words(found: Found, own: OwnWords, postings: Postings) -> list[dict[str, Any]]:
-    """Return the words of the query with their matches in the document. Of words written as one, only those that match."""
+    """Return the words of the query with their matches in the document; words written as one only if they match."""
     searchable = own.reader.settings.searchable
     shown = []
     for term, _, _ in found.located:
@@ -173,7 +173,7 @@ def _cause(asked: WordSearch, own: OwnWords, term: Term, visible: DocIds | None)
         if absent is None:
             return {"kind": "phrase", "word": word, "text": f"The document has the words of {word}, but not next to each other."}
         term, word = everywhere.word(absent, False, (), True), absent
-        term.is_derived = True  # the words of a phrase have no typos
+        term.is_derived = True  # the words of a phrase must match as typed
     if _is_stop_word(own, term, is_searched):
         return {"kind": "stopWord", "word": word, "text": f"`{term.word}` is in `stopWords`: documents are not found by it."}
     unsearched = own.matches(term, everywhere, lambda field: field not in settings.searchable)
@@ -202,7 +202,7 @@ def _strategy_cause(asked: WordSearch, docid: int, word: str) -> Cause:
     """Other documents have the word, this one does not."""
     own, terms = asked.scope.context.strategy, asked.found.terms
     if own is MatchingStrategy.BM25:
-        return {"kind": "wordMissing", "word": word, "text": f"The document has no word of the query; the first is `{word}`."}
+        return {"kind": "wordMissing", "word": word, "text": f"The document lacks all words of the query; the first is `{word}`."}
     alone = DocIds([docid])
     others = [each.value for each in _STRATEGIES if each is not own and docid in universe(asked.graph, terms, each, alone)]
     lacks = f"The document lacks `{word}`, which the strategy `{own.value}` requires"

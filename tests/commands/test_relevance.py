@@ -133,16 +133,16 @@ def test_diff_shows_what_settings_would_change_and_changes_nothing(run: Run, dae
 
 
 @pytest.mark.parametrize(("tests", "words"), [
-    ({}, ": has no tests: add `queries` or `judged`"),
+    ({}, ": contains nothing to test: add `queries` or `judged`"),
     ({"queries": [{"q": "a", "first": 1}]}, "missing field `index` at `.queries[0]`, or once for the file"),
     ({"queries": [STAR]}, "`.queries[0]` expects nothing: give `first`, `within`, `above` or `absent`"),
     ({"queries": [{**STAR, "firs": 1}]}, "Unknown field `firs` inside `.queries[0]`: did you mean `first`?"),
     ({"queries": [{**STAR, "first": 1.5}]}, "at `.queries[0].first`: a document id is an integer or a string"),
     ({"queries": [{**STAR, "within": {"x": 1}}]}, "`x` is not a number of hits from 1 to 1000"),
     ({"queries": [{**STAR, "above": [[1]]}]}, "at `.queries[0].above[0]`: expected two document ids, the better one first"),
-    ({"judged": [{"index": "films"}]}, "`.judged[0]` has no judged queries: give `relevant`, or a `file` with it"),
+    ({"judged": [{"index": "films"}]}, "`.judged[0]` lacks judged queries: give `relevant`, or a `file` with it"),
     ({"judged": [{"index": "films", "file": "gone.json"}]}, "gone.json cannot be read: No such file"),
-    ({"judged": [{"index": "films", "relevant": {"a": {"1": 0}}}]}, "`relevant.a` has no document with a grade above 0: remove it"),
+    ({"judged": [{"index": "films", "relevant": {"a": {"1": 0}}}]}, "`relevant.a` needs a document with a grade above 0, or remove it"),
     ({"judged": [{"index": "films", "relevant": {"a": {"1": 1}}, "least": {"ndcg": 1}}]}, "`ndcg` is not a figure: expected one of nDCG@10"),
     ([], "must contain an object"),
 ])
