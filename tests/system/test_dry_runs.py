@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from svcd.tasks.views import parse_duration
+from tests.faults.conftest import IS_LONG
 from tests.support.daemon import Daemon, running
 from tests.support.scripted_server import Reply as Vectors, ScriptedServer, by_body
 from tests.support.shared_material import SHARED
@@ -24,7 +25,8 @@ from tests.support.shared_material import SHARED
 FILMS = SHARED / "data" / "movies.ndjson.gz"
 LEAST_S, FACTOR = 0.5, 2.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not FILMS.exists(), reason="the films are not beside the repository")]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not FILMS.exists(), reason="the films are not beside the repository"),
+              pytest.mark.skipif(not IS_LONG, reason="a long run")]
 
 
 @dataclass

@@ -152,6 +152,7 @@ def test_searches_of_the_query_log_are_counted_and_drawn(window: Browser, tmp_pa
             for q in ("space opera", "star wars"):
                 daemon.call("POST", "/indexes/films/search", json.dumps({"q": q, "matchingStrategy": "all"}),
                             {"x-ms-user-id": str(person)})
+        window.complaints()  # those of the test before
         opened(window, daemon)
         window.click("#searches-open")
         window.until(lambda: any("star wars" in text for text in window.texts("#searches-body li")))
