@@ -78,10 +78,10 @@ def test_what_died_unseen_does_not_come_back(harness: TaskHarness, monkeypatch: 
     left = [IndexingProcessDied("killed, too")] * deaths
     commit_nothing = indexing.commit_nothing
 
-    def reset(path: Path) -> None:
+    def reset(path: Path, keeps_changes: bool) -> None:
         if left:
             raise left.pop()
-        commit_nothing(path)
+        commit_nothing(path, keeps_changes)
 
     monkeypatch.setattr(indexing, "commit_nothing", reset)
     failed = harness.add([{"id": 2}])
