@@ -20,7 +20,7 @@ PLAYED = pytest.StashKey["subprocess.Popen[str]"]()
 
 # The suite often runs beside other work: how long one example takes says nothing about the code under test. Its examples are always
 # the same. `make soak` tries others each time, and keeps those that fail in .hypothesis, to begin with them the next time.
-settings.register_profile("test", deadline=None, derandomize=True, database=None, max_examples=50)
+settings.register_profile("test", deadline=None, derandomize=True, database=None, max_examples=25)
 settings.register_profile("soak", deadline=None, max_examples=500, print_blob=True)
 settings.load_profile("soak" if os.environ.get("SVCD_SOAK") == "1" else "test")
 
