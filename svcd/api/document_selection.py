@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from svcd.api.filters import allowed_filter, has_joins, index_snapshot, read_joined, resolve_joins
+from svcd.api.filters import allowed_filter, has_joins, index_snapshot, resolve_joins
 from svcd.base import json_text
 from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
@@ -92,7 +92,7 @@ def select_documents(ctx: Context, wanted: Wanted, held: ExitStack) -> Selected:
     condition = allowed_filter(wanted.filter, FILTER_CODE, ctx.instance.features)
     # Documents of other indexes change without a write to this one. Proxies have another answer, without an ETag.
     tag = () if ctx.is_proxied or has_joins(condition) else ctx.tagged(ctx.etag(reader.state, ctx.query, ctx.body))
-    condition = resolve_joins(condition, ctx.index_uid, reader, lambda other: read_joined(ctx, other))
+    condition = resolve_joins(ctx, condition, ctx.index_uid, reader)
     docids = None if wanted.ids is None else DocIds(list(reader.identified_docids(wanted.ids).values()))  # skips unknown ids
     if condition is not None:
         from svcd.filters.evaluation import filter_docids

@@ -3,24 +3,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from svcd.api.answers import milliseconds_since
 from svcd.api.bodies import MAX_SEARCH_VALUES
 from svcd.api.context import Context
-from svcd.api.filters import allowed_filter, index_snapshot, read_joined, resolve_joins, with_bearer_filter
+from svcd.api.filters import allowed_filter, index_snapshot, resolve_joins, visible_docids, with_bearer_filter
 from svcd.api.routes import Fields, HandlerResult, Route
-from svcd.api.search_parameters import FIELDS, check_available, check_sort, page_of, query_of, with_joins_resolved
+from svcd.api.search_parameters import (
+    FIELDS, check_available, check_sort, document_id, page_of, query_of, with_joins_resolved,
+)
 from svcd.api.search_services import SearchEmbedding
 from svcd.base.errors import ApiError
-from svcd.schema.documents import checked_identifier
 from svcd.search.request import Federation, no_embedding
 from svcd.validation import Field, anything, parsed
 
 if TYPE_CHECKING:
-    from svcd.base.docids import DocIds
     from svcd.filters.tree import Condition
-    from svcd.index.reader import IndexReader as Reader
 
 _CODE = "invalid_search_filter"
 
@@ -45,10 +44,10 @@ def explain_document(ctx: Context) -> HandlerResult:
         embedding = SearchEmbedding(services.embedding, timer) if body.get("hybrid") else no_embedding
 
         def resolved(condition: Condition) -> Condition:
-            found = resolve_joins(condition, ctx.index_uid, reader, lambda other: read_joined(ctx, other))
+            found = resolve_joins(ctx, condition, ctx.index_uid, reader)
             return condition if found is None else found
 
-        visible = _visible(ctx, reader)
+        visible = visible_docids(ctx, ctx.index_uid, reader, _CODE, is_rewritten=True)
         docid = reader.identified_docids([body["documentId"]]).get(body["documentId"])
         if docid is None or visible is not None and docid not in visible:
             raise ApiError("document_not_found", f"Document `{body['documentId']}` not found.")
@@ -61,27 +60,8 @@ def explain_document(ctx: Context) -> HandlerResult:
                                **members, "processingTimeMs": milliseconds_since(started)})
 
 
-def _visible(ctx: Context, reader: Reader) -> DocIds | None:
-    """Return the documents that the filter of a tenant token lets its bearer see; None for all."""
-    rule = ctx.permission.search_filter(ctx.index_uid)
-    condition = allowed_filter(with_bearer_filter(None, rule, _CODE), _CODE, ctx.services.data_folder.features)
-    if condition is None:
-        return None
-    from svcd.filters.evaluation import filter_docids
-
-    found = resolve_joins(condition, ctx.index_uid, reader, lambda other: read_joined(ctx, other))
-    return filter_docids(reader, found, _CODE, is_rewritten=True)
-
-
-def _document_id(value: Any) -> str:
-    try:
-        return checked_identifier(value)
-    except ApiError as error:
-        raise ValueError(error.message) from None
-
-
 _BODY = Fields({
-    "documentId": Field(parsed(anything, _document_id), "invalid_document_id", required=True, about="The document to explain."),
+    "documentId": Field(parsed(anything, document_id), "invalid_document_id", required=True, about="The document to explain."),
     "tenantFilter": Field(anything, _CODE, about="A further filter, as a tenant token would add it: the answer tells it apart."),
     **FIELDS,
 }, most_values=MAX_SEARCH_VALUES)

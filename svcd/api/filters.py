@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from svcd.api.context import Context
@@ -15,10 +16,10 @@ from svcd.base.errors import ApiError
 from svcd.base.json_text import loads
 
 if TYPE_CHECKING:
+    from svcd.base.docids import DocIds
     from svcd.filters.requirements import Flags
     from svcd.filters.tree import Condition
     from svcd.query.reader import Reader
-    from svcd.search.joins import Opener
 
 
 def allowed_filter(value: Any, code: str, flags: Flags) -> Condition | None:
@@ -37,10 +38,12 @@ def allowed_filter(value: Any, code: str, flags: Flags) -> Condition | None:
     return condition
 
 
-def resolve_joins(condition: Condition | None, index_uid: str, reader: Reader, open_index: Opener) -> Condition | None:
+def resolve_joins(ctx: Context, condition: Condition | None, index_uid: str, reader: Reader) -> Condition | None:
     """The filter with each `_foreign` condition replaced by a condition on the values of this index.
 
-    index_uid, reader: of the index that is filtered. Raises invalid_search_filter, invalid_document_filter, and index_not_found.
+    index_uid, reader: of the index that is filtered. Raises invalid_search_filter, invalid_document_filter, index_not_found, and
+    invalid_api_key unless the bearer may search all of the other index: documents that a token hides must not be found out by
+    filtering another index.
     """
     if condition is None or not has_joins(condition):
         return condition
@@ -49,7 +52,7 @@ def resolve_joins(condition: Condition | None, index_uid: str, reader: Reader, o
 
     with tracing.span("execute local search"):
         tracing.begin("evaluate filter")
-        return resolve_foreign(condition, index_uid, reader.settings, open_index)
+        return resolve_foreign(condition, index_uid, reader.settings, partial(_read_joined, ctx))
 
 
 def has_joins(condition: Condition | None) -> bool:
@@ -91,6 +94,20 @@ def with_bearer_filter(given: Any, rule: Any, code: str) -> Any:
     return combine(given, rule)
 
 
+def visible_docids(ctx: Context, index_uid: str, reader: Reader, code: str, *, is_rewritten: bool = False) -> DocIds | None:
+    """The documents that the filter of a tenant token lets its bearer see; None for all. is_rewritten: as for filter_docids().
+
+    Raises `code`, feature_not_enabled, and the errors of resolve_joins().
+    """
+    rule = with_bearer_filter(None, ctx.permission.search_filter(index_uid), code)
+    condition = allowed_filter(rule, code, ctx.services.data_folder.features)
+    if condition is None:
+        return None
+    from svcd.filters.evaluation import filter_docids
+
+    return filter_docids(reader, resolve_joins(ctx, condition, index_uid, reader), code, is_rewritten=is_rewritten)
+
+
 # Foreign documents: which other indexes a request reads, and whether its bearer may
 
 
@@ -107,12 +124,8 @@ def index_snapshot(ctx: Context, index_uids: Iterable[str]) -> Iterator[None]:
             ctx.snapshot = None
 
 
-def read_joined(ctx: Context, index_uid: str) -> AbstractContextManager[Any]:
-    """Open an index that a `_foreign` condition reads.
-
-    Raises index_not_found, and invalid_api_key unless the bearer may search all of that index: documents that a token
-    hides must not be found out by filtering another index.
-    """
+def _read_joined(ctx: Context, index_uid: str) -> AbstractContextManager[Any]:
+    """Open an index that a `_foreign` condition reads."""
     if ctx.permission.search_filter(index_uid) is not None:
         raise ApiError("invalid_api_key", INVALID_KEY)
     return ctx.read(index_uid)

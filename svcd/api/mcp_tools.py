@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.api import documents, facet_search, search, similar
 from svcd.api.context import Context
-from svcd.api.filters import index_snapshot
+from svcd.api.filters import index_snapshot, visible_docids
 from svcd.api.routes import Fields, Route, Text
-from svcd.api.search_parameters import query_of, with_joins_resolved
 from svcd.api.tasks import wait_for_task
 from svcd.base.docids import EMPTY, DocIds
 from svcd.base.errors import ApiError, quoted_name
@@ -27,7 +26,6 @@ from svcd.mcp import passages
 from svcd.mcp.tools import MOST_CHARACTERS, TOOLS
 from svcd.ranking.bucket_sort import Hit, Ranking
 from svcd.schema.attributes import WILDCARD
-from svcd.search.keyword import filtered_docids
 from svcd.search.request import SearchQuery
 from svcd.search.search import render_similar
 from svcd.validation import FieldError, decode_query, decode_value
@@ -165,8 +163,8 @@ class Tools:
         """(reader of an index, the documents that the bearer may see)"""
         ctx = self._ctx
         with index_snapshot(ctx, [index_uid]), ctx.read(index_uid) as reader:
-            asked = with_joins_resolved(ctx, query_of(ctx, index_uid, {}, has_pins=False).indexed, reader)
-            yield reader, filtered_docids(reader, asked.query)
+            visible = visible_docids(ctx, index_uid, reader, "invalid_search_filter", is_rewritten=True)
+            yield reader, reader.all_docids() if visible is None else visible
 
     # Documents
 

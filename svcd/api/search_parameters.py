@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.api.admission import Timer
-from svcd.api.filters import allowed_filter, filter_of_query_string, read_joined, resolve_joins, with_bearer_filter
+from svcd.api.filters import allowed_filter, filter_of_query_string, resolve_joins, with_bearer_filter
 from svcd.api.search_services import prompt_of
 from svcd.base.errors import ApiError
 from svcd.ranking.sort import SortError, parse_rule, split_rules
+from svcd.schema.documents import checked_identifier
 from svcd.schema.settings import FUSION_FIELDS, MATCHING_STRATEGIES, OWN_STRATEGIES, matching_strategy
 from svcd.search.request import Hybrid, IndexedQuery, Reranking, SearchQuery
 from svcd.validation import (
@@ -47,6 +48,14 @@ class Parameter:
 
 QUERY, PAGE = "query", "page"
 _STRATEGIES = [*MATCHING_STRATEGIES, *OWN_STRATEGIES]
+
+
+def document_id(value: Any) -> str:
+    """Check the identifier of a document that a search is about. Raises ValueError."""
+    try:
+        return checked_identifier(value)
+    except ApiError as error:
+        raise ValueError(error.message) from None
 
 
 def unit_interval(name: str) -> tuple[Check, Param]:
@@ -222,7 +231,7 @@ def query_of(ctx: Context, index_uid: str, body: Mapping[str, Any], weight: floa
 def with_joins_resolved(ctx: Context, indexed: IndexedQuery, reader: Reader) -> IndexedQuery:
     """The query with every `_foreign` condition of its filter replaced by the matching values of this index."""
     condition = indexed.query.filter
-    found = resolve_joins(condition, indexed.index_uid, reader, lambda other: read_joined(ctx, other))
+    found = resolve_joins(ctx, condition, indexed.index_uid, reader)
     return indexed if found is condition else replace(indexed, query=replace(indexed.query, filter=found))
 
 

@@ -11,19 +11,15 @@ from typing import TYPE_CHECKING, Any
 from svcd.api.answers import AnswerBuilder, measured, milliseconds_since, timed_slot
 from svcd.api.bodies import MAX_SEARCH_VALUES
 from svcd.api.context import Context
-from svcd.api.filters import (
-    allowed_filter, filter_of_query_string, index_snapshot, read_joined, resolve_joins, with_bearer_filter,
-)
+from svcd.api.filters import allowed_filter, filter_of_query_string, index_snapshot, resolve_joins, visible_docids
 from svcd.api.routes import Fields, HandlerResult, Route, Text
-from svcd.api.search_parameters import PARAMETERS, Parameter, fields_of, params_of
+from svcd.api.search_parameters import PARAMETERS, Parameter, document_id, fields_of, params_of
 from svcd.base import tracing
 from svcd.base.errors import ApiError
-from svcd.schema.documents import checked_identifier
 from svcd.search.request import SearchQuery
 from svcd.validation import Param, anything, parsed, query_strings, string
 
 if TYPE_CHECKING:
-    from svcd.base.docids import DocIds
     from svcd.index.reader import IndexReader as Reader
 
 _TAG = "Similar documents"
@@ -64,20 +60,16 @@ def _run(ctx: Context, wanted: dict[str, Any], reader: Reader) -> tuple[Any, int
     from svcd.search.search import SimilarQuery, render_similar, similar_documents
     from svcd.search.semantic import embedder_settings
 
-    def filtered(condition: Any) -> DocIds:
-        resolved = resolve_joins(condition, ctx.index_uid, reader, lambda other: read_joined(ctx, other))
-        return filter_docids(reader, resolved, _FILTER_CODE)
-
-    flags = ctx.services.data_folder.features
-    given = allowed_filter(wanted.get("filter"), _FILTER_CODE, flags)
+    given = allowed_filter(wanted.get("filter"), _FILTER_CODE, ctx.services.data_folder.features)
     embedder_settings(reader, wanted["embedder"], "invalid_similar_embedder")
     # A document that the tenant token hides is not found, and not similar to another document.
-    rule = with_bearer_filter(None, ctx.permission.search_filter(ctx.index_uid), _FILTER_CODE)
-    allowed = filtered(allowed_filter(rule, _FILTER_CODE, flags))
+    visible = visible_docids(ctx, ctx.index_uid, reader, _FILTER_CODE)
     docid = reader.docid_of(wanted["id"])
-    if docid is None or docid not in allowed:
+    if docid is None or visible is not None and docid not in visible:
         raise ApiError("not_found_similar_id", f"Document `{wanted['id']}` not found.")
-    candidates = allowed & filtered(given)
+    candidates = filter_docids(reader, resolve_joins(ctx, given, ctx.index_uid, reader), _FILTER_CODE)
+    if visible is not None:
+        candidates = visible & candidates
     query = SimilarQuery(docid, wanted["embedder"], wanted["offset"], wanted["limit"], wanted.get("rankingScoreThreshold"))
     ranking = similar_documents(reader, query, candidates)
     shown = SearchQuery(
@@ -87,16 +79,9 @@ def _run(ctx: Context, wanted: dict[str, Any], reader: Reader) -> tuple[Any, int
     return render_similar(reader, shown, ranking), min(len(ranking.counted), reader.settings.max_total_hits)
 
 
-def _document_id(value: Any) -> str:
-    try:
-        return checked_identifier(value)
-    except ApiError as error:
-        raise ValueError(error.message) from None
-
-
 _PARAMETERS = {  # those of a search, and two of its own
     **PARAMETERS,
-    "id": Parameter(parsed(anything, _document_id), Param(_document_id), required=True, about="The document to compare with."),
+    "id": Parameter(parsed(anything, document_id), Param(document_id), required=True, about="The document to compare with."),
     "embedder": Parameter(string, Param(query_strings.text), required=True, about="Whose vectors are compared."),
 }
 # In the order in which messages list them.
