@@ -9,6 +9,7 @@ import click
 
 from svcd.commands import instance, output
 from svcd.commands.instance import index_path
+from svcd.commands.search import rule_lines
 
 
 @click.command("explain", help="Explain the document with the identifier DOCUMENT in a search of INDEX for QUERY.")
@@ -51,10 +52,7 @@ def shown(told: Mapping[str, Any]) -> str:
         found = (f"{match['text']} ({match['kind']}{', typos ' + str(match['typos']) if match['typos'] else ''}) in "
                  f"{', '.join(match['fields'])}" for match in word["matches"])
         lines.append(f"  {output.styled(word['word'], 'name')}: {'; '.join(found) or 'no match'}")
-    for rule, detail in told["rules"].items():
-        reason = ", ".join(f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
-                           for name, value in detail.items() if name != "order")
-        lines.append(f"  {output.styled(rule, 'faint')}: {reason}")
+    lines += rule_lines(told["rules"])
     if told["next"] is not None:
         lines.append(f"{told['next']['documents']:,} just before it: {told['next']['text']}")
     return "\n".join(lines)

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -137,6 +138,20 @@ class Instance:
 def index_path(index_uid: str) -> str:
     """Return the path of an index in URLs."""
     return f"/indexes/{quote(index_uid, safe='')}"
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a file of TOML or JSON. Raises CommandFailed."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        value = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except OSError as failure:
+        raise CommandFailed(f"{path} cannot be read: {failure.strerror}", MISUSED) from None
+    except ValueError as wrong:  # of either format, and of UTF-8
+        raise CommandFailed(f"{path} is not {'TOML' if path.suffix == '.toml' else 'JSON'}: {wrong}", MISUSED) from None
+    if not isinstance(value, dict):
+        raise CommandFailed(f"{path} must contain an object", MISUSED)
+    return value
 
 
 @contextmanager

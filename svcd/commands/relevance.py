@@ -11,8 +11,8 @@ import click
 
 from svcd.api.uploads import NDJSON
 from svcd.commands import documents, import_from, instance, output
-from svcd.commands.instance import MISUSED, CommandFailed, Instance, index_path
-from svcd.commands.relevance_tests import Outcome, Suite, read_object, read_tests
+from svcd.commands.instance import MISUSED, CommandFailed, Instance, index_path, read_object
+from svcd.commands.relevance_tests import Outcome, Suite, read_tests
 
 _SHOWN_QUERIES = 5  # of a judged list, those that get worse most and those that improve most
 

@@ -5,9 +5,7 @@ of the first relevant hit).
 """
 from __future__ import annotations
 
-import json
 import math
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from svcd.base.errors import ApiError
-from svcd.commands.instance import MISUSED, CommandFailed, Instance, index_path
+from svcd.commands.instance import MISUSED, CommandFailed, Instance, index_path, read_object
 from svcd.validation import (
     Field, any_object, array_of, decode_value, index_uid, map_of, number, object_of, parsed, string,
 )
@@ -202,20 +200,6 @@ class Searches:
         if any(key not in hit for hit in found["hits"]):
             raise CommandFailed(f"{index}: hits lack the primary key `{key}`; add it to the setting displayedAttributes")
         return [str(hit[key]) for hit in found["hits"]]
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The object in a file of TOML or JSON. Raises CommandFailed."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        value = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except OSError as failure:
-        raise CommandFailed(f"{path} cannot be read: {failure.strerror}", MISUSED) from None
-    except ValueError as wrong:  # of either format, and of UTF-8
-        raise CommandFailed(f"{path} is not {'TOML' if path.suffix == '.toml' else 'JSON'}: {wrong}", MISUSED) from None
-    if not isinstance(value, dict):
-        raise CommandFailed(f"{path} must contain an object", MISUSED)
-    return value
 
 
 def read_tests(path: Path) -> Suite:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,10 @@ import click
 
 from svcd.commands import instance, output
 from svcd.commands.instance import Instance, Refused, index_path
+from svcd.mcp.passages import TITLES
 
 # Marks around matches: characters for private use, which do not occur in texts.
 _OPEN, _CLOSE = "\ue000", "\ue001"
-_TITLES = ("title", "name", "label", "headline", "subject")
 _CROPPED_WORDS = 30
 _STATES = ("enqueued", "processing", "failed")
 
@@ -63,18 +63,23 @@ def shown(found: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _hit(hit: Mapping[str, Any]) -> str:
-    formatted = {name: _text(value, hit.get(name)) for name, value in hit.get("_formatted", hit).items()
-                 if not name.startswith("_")}
-    title = next((name for name in _TITLES if name in formatted), next(iter(formatted), None))
-    score = f"  {output.styled(format(hit['_rankingScore'], '.3f'), 'good')}" if "_rankingScore" in hit else ""
-    lines = [output.styled(_marked(formatted.pop(title)) if title else "{}", "bold") + score]
-    lines += [f"  {output.styled(name, 'name')}: {_marked(value)}" for name, value in formatted.items()]
-    for rule, detail in hit.get("_rankingScoreDetails", {}).items():
+def rule_lines(details: Mapping[str, Any]) -> Iterator[str]:
+    """Format the results of ranking rules, one a line."""
+    for rule, detail in details.items():
         reason = str(detail) if not isinstance(detail, dict) else ", ".join(
             f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
             for name, value in detail.items() if name != "order")
-        lines.append(f"  {output.styled(rule, 'faint')}: {reason}")
+        yield f"  {output.styled(rule, 'faint')}: {reason}"
+
+
+def _hit(hit: Mapping[str, Any]) -> str:
+    formatted = {name: _text(value, hit.get(name)) for name, value in hit.get("_formatted", hit).items()
+                 if not name.startswith("_")}
+    title = next((name for name in TITLES if name in formatted), next(iter(formatted), None))
+    score = f"  {output.styled(format(hit['_rankingScore'], '.3f'), 'good')}" if "_rankingScore" in hit else ""
+    lines = [output.styled(_marked(formatted.pop(title)) if title else "{}", "bold") + score]
+    lines += [f"  {output.styled(name, 'name')}: {_marked(value)}" for name, value in formatted.items()]
+    lines += rule_lines(hit.get("_rankingScoreDetails", {}))
     return "\n".join(lines)
 
 

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import click
 
 from svcd.commands import instance, output
-from svcd.commands.instance import CommandFailed, index_path
+from svcd.commands.instance import CommandFailed, index_path, read_object
 
 _LONGEST_VALUE = 60  # characters
 
@@ -30,7 +29,7 @@ def command() -> None:
 def diff(context: click.Context, file: Path, index: str, url: str | None, key: str | None, folder: Path | None,
          is_json: bool) -> int:
     """Ask for a dry run and print."""
-    settings = _settings_in(file)
+    settings = read_object(file)
     with instance.opened(context, url, key, folder) as source:
         found = source.call("PATCH", f"{index_path(index)}/settings?dryRun=true", settings)
     if is_json:
@@ -40,14 +39,6 @@ def diff(context: click.Context, file: Path, index: str, url: str | None, key: s
     else:
         print(shown(found))
     return 0
-
-
-def _settings_in(file: Path) -> Any:
-    try:
-        text = file.read_text(encoding="utf-8")
-        return tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
-    except ValueError as error:
-        raise CommandFailed(f"{file} is not {'TOML' if file.suffix == '.toml' else 'JSON'}: {error}") from None
 
 
 def shown(found: Mapping[str, Any]) -> str:

@@ -9,7 +9,8 @@ from svcd.base.json_text import dumps
 
 SCHEME = "svcd://"
 CUT = "…"
-_TITLES = ("title", "name", "label", "headline", "subject")
+# Members that may be the title of a document, the likeliest one first.
+TITLES = ("title", "name", "label", "headline", "subject")
 # A passage of fewer characters says too little, and a value of fewer is not cut.
 _LEAST, _SHORT = 200, 60
 
@@ -31,7 +32,7 @@ def passage(hit: Mapping[str, Any], index_uid: str, primary_key: str | None) -> 
     """A hit of a search, with the crops of its fields if it has them. The member `fields` comes last."""
     fields = {name: value for name, value in hit.get("_formatted", hit).items()
               if not name.startswith("_") and name != primary_key}
-    title = next((name for name in _TITLES if isinstance(fields.get(name), str)), None)
+    title = next((name for name in TITLES if isinstance(fields.get(name), str)), None)
     found: dict[str, Any] = {}
     if primary_key is not None and primary_key in hit:
         found = {"id": hit[primary_key], "uri": uri_of(index_uid, hit[primary_key])}

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from svcd.cli import main as svcd
+from tests.support.daemon import Daemon
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -20,3 +22,13 @@ def call(capsys: pytest.CaptureFixture[str]) -> Run:
         return int(ended.value.code or 0), said.out, said.err
 
     return called
+
+
+@pytest.fixture
+def run(daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Run) -> Run:
+    """run(arguments) -> status, standard output, standard error; in a folder of the test, with the
+    daemon of its file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("SVC_HTTP_ADDR", f"127.0.0.1:{daemon.port}")
+    return call

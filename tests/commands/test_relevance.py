@@ -32,15 +32,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield daemon
 
 
-@pytest.fixture
-def run(daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Run) -> Run:
-    """run(arguments) -> status, standard output, standard error; in a folder of the test."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("SVC_HTTP_ADDR", f"127.0.0.1:{daemon.port}")
-    return call
-
-
 def write(name: str, value: Any) -> str:
     Path(name).write_text(json.dumps(value))
     return name

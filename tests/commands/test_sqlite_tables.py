@@ -33,14 +33,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield daemon
 
 
-@pytest.fixture
-def run(daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Run) -> Run:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("SVC_HTTP_ADDR", f"127.0.0.1:{daemon.port}")
-    return call
-
-
 def made(path: Path, *statements: str) -> Path:
     with closing(sqlite3.connect(path)) as database, database:
         for statement in statements:
