@@ -101,16 +101,9 @@ class ForkServer:
             self._ask(_LOAD, [file.fileno()])
 
     def _ask(self, message: bytes, descriptors: Sequence[int] = ()) -> int:
+        """Send a message and return the reply. Raises OSError, and closes, if the fork server has ended or does not reply."""
         try:
             socket.send_fds(self._socket, [message], descriptors)
-        except OSError:
-            self._close()
-            raise
-        return self._receive()
-
-    def _receive(self) -> int:
-        """Return a reply. Raises OSError if the fork server has ended or does not reply; it is closed then."""
-        try:
             reply = self._socket.recv(_MESSAGE_BYTES)
             if not reply:
                 raise ConnectionResetError("the fork server of the search workers has ended")

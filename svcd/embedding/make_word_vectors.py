@@ -19,9 +19,9 @@ from collections.abc import Iterable, Iterator
 from operator import add, sub
 from pathlib import Path
 
-from svcd.embedding.safetensors import BadModel, write_tensors
+from svcd.embedding.safetensors import WEIGHTS, BadModel, write_tensors
 from svcd.embedding.static_file import MOST_DIMENSIONS, WordVector, stepped, write
-from svcd.embedding.token_vectors import EMBEDDINGS, WEIGHTS
+from svcd.embedding.token_vectors import EMBEDDINGS
 from svcd.text.analyzer import WORD, shared_analyzer
 from svcd.vectors.vector import norm
 

@@ -16,6 +16,7 @@ from typing import IO, Any
 from svcd.base.json_text import loads_wrapped
 from svcd.vectors.nearest import numpy
 
+WEIGHTS = "model.safetensors"  # the file of a model
 _MOST_HEADER = 100_000_000
 # Type in the header -> code of the module struct, which numpy has, too. BF16 is the upper half of a number of single precision.
 _TYPES = {"F64": "d", "F32": "f", "F16": "e", "BF16": "H", "I64": "q", "I32": "i", "I8": "b", "U8": "B"}

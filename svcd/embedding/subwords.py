@@ -1,22 +1,21 @@
 """Divides words into the pieces of a model's vocabulary, by WordPiece or unigram. Frequent words are cached."""
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_MOST_KEPT = 20_000  # words; some megabytes
+_MOST_KEPT, _LONGEST_KEPT = 20_000, 100  # words; characters of a word: some megabytes
 # Added to the lowest score of a vocabulary: the score of a character that no piece has.
 _UNKNOWN_PENALTY = 10.0
 
 
-class WordPiece:
-    """Takes the longest piece from the left, again and again; a word with a part outside the vocabulary is unknown as a whole."""
+class _Subwords(ABC):
+    """A vocabulary, and the pieces of recent words. unknown: number of the unknown piece; None without one."""
 
-    def __init__(self, vocabulary: Mapping[str, int], unknown: str = "[UNK]", prefix: str = "##", longest: int = 100) -> None:
-        """prefix: of pieces inside a word. longest: of words that are divided, in characters."""
+    def __init__(self, vocabulary: Mapping[str, int], unknown: int | None) -> None:
         self.vocabulary = vocabulary
-        self.unknown = vocabulary.get(unknown)
-        self._prefix, self._longest = prefix, longest
+        self.unknown = unknown
         self._longest_piece = max(map(len, vocabulary), default=0)
         self._kept: dict[str, tuple[int, ...]] = {}
 
@@ -26,8 +25,23 @@ class WordPiece:
         if found is None:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
-            found = self._kept[word] = self._divided(word)
+            found = self._divided(word)
+            if len(word) <= _LONGEST_KEPT:
+                self._kept[word] = found
         return found
+
+    @abstractmethod
+    def _divided(self, word: str) -> tuple[int, ...]:
+        """Divide a word."""
+
+
+class WordPiece(_Subwords):
+    """Takes the longest piece from the left, again and again; a word with a part outside the vocabulary is unknown as a whole."""
+
+    def __init__(self, vocabulary: Mapping[str, int], unknown: str = "[UNK]", prefix: str = "##", longest: int = 100) -> None:
+        """prefix: of pieces inside a word. longest: of words that are divided, in characters."""
+        super().__init__(vocabulary, vocabulary.get(unknown))
+        self._prefix, self._longest = prefix, longest
 
     def _divided(self, word: str) -> tuple[int, ...]:
         unknown = () if self.unknown is None else (self.unknown,)
@@ -47,29 +61,15 @@ class WordPiece:
         return tuple(numbers)
 
 
-class Unigram:
+class Unigram(_Subwords):
     """Takes the pieces with the highest sum of scores; characters without piece become one unknown piece, or their bytes."""
 
     def __init__(self, scored: Sequence[Sequence[Any]], unknown: int | None, by_bytes: bool = False) -> None:
         """scored: (piece, score), by number. by_bytes: whether the vocabulary has pieces for bytes, as `<0x41>`."""
-        self.vocabulary = {piece: number for number, (piece, _) in enumerate(scored)}
-        self.unknown = unknown
+        super().__init__({piece: number for number, (piece, _) in enumerate(scored)}, unknown)
         self._scores = [float(score) for _, score in scored]
         self._unknown_score = min(self._scores, default=0.0) - _UNKNOWN_PENALTY
         self._by_bytes = by_bytes
-        self._longest_piece = max(map(len, self.vocabulary), default=0)
-        self._kept: dict[str, tuple[int, ...]] = {}
-
-    def pieces(self, word: str) -> tuple[int, ...]:
-        """Return the numbers of the pieces of a word."""
-        found = self._kept.get(word)
-        if found is None:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            found = self._divided(word)
-            if len(word) < 100:
-                self._kept[word] = found
-        return found
 
     def _divided(self, word: str) -> tuple[int, ...]:
         # At each end: the best score of the pieces up to it, the start of the last one, and its number; None for unknown.

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from math import hypot, isfinite
 from pathlib import Path
 
-from svcd.embedding.safetensors import BadModel, Tensors
+from svcd.embedding.safetensors import WEIGHTS, BadModel, Tensors
 from svcd.embedding.tokenizer import read_tokenizer
 
-WEIGHTS = "model.safetensors"
 # The second name is that of sentence-transformers.
 EMBEDDINGS = ("embeddings", "embedding.weight")
 # Tables may store vectors once that several tokens share, and weights of tokens apart from their vectors.

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from svcd.base.json_text import loads_wrapped
-from svcd.embedding.safetensors import BadModel, Tensors
+from svcd.embedding.safetensors import WEIGHTS, BadModel, Tensors
 from svcd.embedding.tokenizer import read_tokenizer
 from svcd.vectors.nearest import numpy
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CONFIG = "config.json"
 CLS, MEAN = "cls", "mean"
 # Tokens that are encoded together: more of them do not stay in the processor's caches.
 TOKENS_TOGETHER = 384

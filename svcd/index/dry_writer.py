@@ -17,7 +17,7 @@ from typing import Any
 from svcd.index import fts, schema
 from svcd.index.connections import BUSY_MS, MAP_BYTES
 from svcd.index.encoded_document import EncodedDocuments, Positions, encoded_documents, encoded_values
-from svcd.index.read_transaction import placeholders
+from svcd.index.read_transaction import placeholders, statement_portions
 from svcd.index.vector_reader import EmbedderRow
 from svcd.index.vector_writer import StoredVectors, VectorWriter
 from svcd.index.writer import DocumentChange, DocumentLocation, IndexWriter, StoredDocument, Values
@@ -156,8 +156,7 @@ class DryIndexWriter(IndexWriter):
         """Return documents of the file and of earlier parts of the batch."""
         found = super().stored(document_ids)
         if self.work["added"] + self.work["replaced"] + self.work["deleted"]:
-            for start in range(0, len(document_ids), 500):
-                part = document_ids[start:start + 500]
+            for part in statement_portions(document_ids):
                 for docid, document_id, text in self._connection.execute(
                         f"SELECT docid, document_id, json FROM written WHERE document_id IN ({placeholders(part)})", part):
                     found.pop(document_id, None)
