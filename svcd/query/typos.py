@@ -1,16 +1,17 @@
 """Find the words of an index that are one or two typos away from a query word (docs/ranking.md#typos).
 
 The search uses the sorted list of the words with one first character. The words that start with a string are a range of this
-list. For one typo, the search looks up the range of each string that is one edit away from the query word; to insert or
-replace a character, it tries only characters that some word has at this position. For two typos, it collects words with a
-prefix one edit from the left half and the rest at most one edit from the right half, and words that contain one half
-unchanged, and computes their distances. The tests compare the result with the distance to every word.
+list. For one typo, the search looks up the range of each string that an edit near the end of the query word makes; to insert or
+replace a character, it tries only characters that some word has at this position. For an edit further ahead, it scans the words
+for the unchanged end. For two typos, it collects words with a prefix one edit from the left half and the rest at most one edit
+from the right half, and words that contain one half unchanged, and computes their distances. The tests compare the result with
+the distance to every word.
 """
 from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import islice
-from typing import Callable, Iterator, NamedTuple, Sequence
+from typing import Callable, NamedTuple, Sequence
 
 from svcd.query.reader import WORD_MARK, Vocabulary
 
@@ -19,6 +20,11 @@ TWO_TYPO_WORDS = 50
 
 _LAST_CHARACTER = "\U0010ffff"
 _ANY_LENGTH = 250
+_UNCHANGED = 3  # characters at the end of a word that a search for one typo finds by scanning all words with its first character
+_MOST_SCANNED = 100_000  # characters: scanning more takes longer than trying the characters of each position
+
+# Words that begin with the same string: the index of the first word, of the word after the last one, the length of the string.
+Range = tuple[int, int, int]
 
 
 class Typos(NamedTuple):
@@ -133,18 +139,27 @@ def _distance_by_columns(term: str, word: str, most: int, is_prefix: bool) -> in
 # Words that can be near
 
 
-def _one_typo_words(vocabulary: Vocabulary, word: str, is_prefix: bool) -> Iterator[str]:
-    """Yield the words with the same first character that are one edit away, or begin so for a prefix, in byte order."""
-    words = vocabulary.words_with_prefix(word[0])
-    last = 0
-    for low, high, length in sorted(_one_edit_ranges(words, word)):
-        if not is_prefix:
-            high = low + (len(words[low]) == length)
-        for found in words[max(low, last):high]:
-            # Distance 0: the word itself, reached by a swap of two equal characters, and words that begin with a prefix.
-            if not found.startswith(word) if is_prefix else found != word:
-                yield found
-        last = max(last, high)
+def _one_typo_words(vocabulary: Vocabulary, word: str, is_prefix: bool) -> list[str]:
+    """Return the words with the same first character that are one edit away, or begin so for a prefix, in byte order."""
+    words, joined = vocabulary.words_with_prefix(word[0]), vocabulary.joined_words(word[0])
+    # An edit before the cut leaves the rest of the word unchanged. Only an edit after it is tried character by character.
+    cut = max(len(word) - _UNCHANGED, 1) if len(joined) <= _MOST_SCANNED else 1
+    left, right = word[:cut], word[cut:]
+    ranges = _one_edit_ranges(words, word, cut)
+    near: set[str] = set()
+    if cut > 1:
+        ranges += _range_of(words, left[:-1] + right[0] + left[-1] + right[1:], 0, len(words))  # swapped around the cut
+        part = right if is_prefix else right + WORD_MARK
+        at = joined.find(part)
+        while at >= 0:
+            start = joined.rindex(WORD_MARK, 0, at) + 1
+            if cut - 1 <= at - start <= cut + 1 and is_one_edit(left, joined[start:at]):
+                near.add(joined[start:joined.index(WORD_MARK, at)])
+            at = joined.find(part, at + 1)
+    for low, high, length in ranges:
+        near.update(words[low:high] if is_prefix else words[low:low + (len(words[low]) == length)])
+    # Distance 0: the word itself, reached by a swap of two equal characters, and words that begin with a prefix.
+    return sorted(found for found in near if (not found.startswith(word) if is_prefix else found != word))
 
 
 def _sharing_a_half(words: Sequence[str], joined: str, word: str, is_prefix: bool) -> set[str]:
@@ -200,42 +215,43 @@ def _maybe_other_first_character(vocabulary: Vocabulary, word: str, is_prefix: b
     return {found for found in near if found[0] != word[0]}
 
 
-def _one_edit_ranges(words: Sequence[str], text: str) -> list[tuple[int, int, int]]:
-    """Return the ranges of words that begin with a string one edit from the text, with the same first character.
+def _one_edit_ranges(words: Sequence[str], text: str, start: int = 1) -> list[Range]:
+    """Return the ranges of words that begin with a string that an edit behind the first `start` characters of a text makes.
 
-    words: in byte order, all with this first character. The result has (first, end, length of the string) of each range that
-    is not empty, in no order, with duplicates. Inserted and replaced characters are characters of words at this position.
+    words: in byte order, all with the first character of the text. The ranges are not empty, in no order, with duplicates.
+    Inserted and replaced characters are characters of words at this position.
     """
-    found: list[tuple[int, int, int]] = []
-    for form, low, high in _one_edit_forms(words, text):
-        first = bisect_left(words, form, low, high)
-        if first < high and words[first].startswith(form):
-            found.append((first, bisect_left(words, form + _LAST_CHARACTER, first, high), len(form)))
-    return found
-
-
-def _one_edit_forms(words: Sequence[str], text: str) -> list[tuple[str, int, int]]:
-    """Return the strings for _one_edit_ranges(), each with two indexes that enclose the words that begin with it."""
-    found: list[tuple[str, int, int]] = []
+    found: list[Range] = []
     low, high = 0, len(words)
-    for at in range(1, len(text) + 1):  # words[low:high] begin with text[:at]
+    if start > 1:
+        low = bisect_left(words, text[:start])
+        high = bisect_left(words, text[:start] + _LAST_CHARACTER, low)
+    for at in range(start, len(text) + 1):  # words[low:high] begin with text[:at]
+        if low == high:
+            break
         begin, rest, after = text[:at], text[at:], text[at + 1:]
         if rest:
-            found.append((begin + after, low, high))
+            found += _range_of(words, begin + after, low, high)
         if after:
-            found.append((begin + after[0] + rest[0] + after[1:], low, high))
-        same = (high, high)
-        current = low + (words[low:low + 1] == [begin])  # this word ends here
+            found += _range_of(words, begin + after[0] + rest[0] + after[1:], low, high)
+        same = high, high
+        current = low + (words[low] == begin)  # this word ends here
         while current < high:
             character = words[current][at]
             end = bisect_left(words, begin + character + _LAST_CHARACTER, current, high)
-            found.append((begin + character + rest, current, end))  # inserted
+            found += _range_of(words, begin + character + rest, current, end)  # inserted
             if character == rest[:1]:
                 same = current, end
             elif rest:
-                found.append((begin + character + after, current, end))  # replaced
+                found += _range_of(words, begin + character + after, current, end)  # replaced
             current = end
         low, high = same
-        if low == high:
-            break
     return found
+
+
+def _range_of(words: Sequence[str], form: str, low: int, high: int) -> tuple[Range, ...]:
+    """Return the range of the words that begin with a string, within words[low:high]; nothing if it is empty."""
+    first = bisect_left(words, form, low, high)
+    if first == high or not words[first].startswith(form):
+        return ()
+    return (first, bisect_left(words, form + _LAST_CHARACTER, first, high), len(form)),
