@@ -121,6 +121,7 @@ class DataFolderReader:
         # index uid -> its state, while this process knows that no index changes; else None. The dict is replaced, never cleared:
         # a thread that was reading a state when a change began stores it in the old dict.
         self._states: dict[str, IndexState] | None = None
+        self._uuids: dict[str, str] = {}  # by index uid: what file_uuid() last returned
         self._readers = ReadPool()
         self._faults: dict[Path, tuple[Any, str | None]] = {}  # checked files: state and first fault
         self._looking = threading.Lock()  # guards _faults; held while a file is checked
@@ -219,7 +220,7 @@ class DataFolderReader:
 
         while True:
             with self._told_from_damage(index_uid):
-                uuid = self.file_uuid(index_uid)
+                uuid = self._uuids.get(index_uid) or self.file_uuid(index_uid)  # checked once the reader is open
                 path = f"{self._index_folder}/{uuid}.sqlite"
                 try:
                     connection = self._readers.begin(path)
@@ -429,6 +430,9 @@ class DataFolderReader:
         if not found:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
         uuid: str = found[0][0]
+        if len(self._uuids) >= _MAX_STATES:
+            self._uuids.clear()
+        self._uuids[index_uid] = uuid
         return uuid
 
     def index_state(self, index_uid: str) -> IndexState | None:
