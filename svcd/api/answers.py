@@ -141,7 +141,7 @@ def parts_of(hits: Iterable[str], found: SearchResult, index_uid: str) -> Answer
 def text_after_hits(ctx: Context, has_metadata: bool, body: Mapping[str, Any], parts: AnswerParts, milliseconds: int,
                     request_uid: str, index_uid: str, primary_key: str | None, instance: str | None = None,
                     more: str = "") -> bytes:
-    """The text of an answer after its hits.
+    """The text of an answer after its hits. The search is noted in the query log, if there is one.
 
     has_metadata: wants_metadata(). body: the parameters of the search. milliseconds: the processing time. instance: its name in
     a network. more: members that a search over a network adds.

@@ -18,7 +18,7 @@ from collections.abc import Callable, MutableMapping
 from types import FrameType
 
 from svcd.base import logs
-from svcd.cli.config import DEFAULT, Config, ConfigError
+from svcd.cli.config import COMMAND_VARIABLE, DEFAULT, Config, ConfigError
 from svcd.cli.options import OPTIONS
 from svcd.http.connection import PROBE_CLIENT
 from svcd.http.server import Server
@@ -180,7 +180,8 @@ class Supervision:
                  set_log_level: Callable[[str], None]) -> None:
         """reload: loads the configuration again; raises ConfigError. has_work: returns whether tasks or notices are waiting.
 
-        stop: begins the stop of the daemon. set_log_level: sets the level in all processes.
+        stop: begins the stop of the daemon. set_log_level: sets the level in all processes. Takes COMMAND_VARIABLE out of the
+        environment.
         """
         self._config = config
         self._manager = manager
@@ -189,6 +190,7 @@ class Supervision:
         self._watchdog = Watchdog(manager, server) if manager.watchdog_s else None
         self._idle_time = IdleTime(server, has_work) if config.exit_when_idle else None
         self._is_ready = self._is_stopping = False
+        self._command = os.environ.pop(COMMAND_VARIABLE, "")
 
     def set_ready(self, status: str) -> None:
         """Report that the daemon answers every request from now on."""
@@ -212,6 +214,9 @@ class Supervision:
             self._reload_now()
         if self._idle_time is not None and self._idle_time.exceeds(self._config.exit_when_idle, now):
             logs.info("idle: exiting", seconds=self._config.exit_when_idle)
+            self._stop()
+        elif self._command and self._command != str(os.getppid()):
+            logs.info("the command that started this daemon has ended: exiting")
             self._stop()
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from urllib.parse import quote, urlsplit
 import click
 
 from svcd.base.json_text import loads_wrapped
-from svcd.cli.config import load
+from svcd.cli.config import COMMAND_VARIABLE, load
 from svcd.http.tls import client_context
 
 FAILED, MISUSED, UNREACHABLE = 1, 2, 3
@@ -182,7 +182,8 @@ def started(folder: Path, *arguments: str, must_exist: bool = True) -> Iterator[
             [sys.executable, "-m", "svcd", "--config-file-path", os.devnull, "--http-addr", "127.0.0.1:0", "--no-analytics",
              "--db-path", str(folder.absolute()), "--dump-dir", work, *(() if "--snapshot-dir" in arguments
              else ("--snapshot-dir", work)), *arguments],
-            env={**environ, "SVC_MASTER_KEY": key, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**environ, "SVC_MASTER_KEY": key, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                 COMMAND_VARIABLE: str(os.getpid())},
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
         try:
             yield Instance(_address(process, Path(log.name)), key)

@@ -1,13 +1,16 @@
 """`svcd mcp`, as an assistant starts it. What must hold:
 
 1. Each message gets the reply of POST /mcp, in one line, in both families of revisions; notifications get none.
-2. With --folder it needs no daemon, and writes with --write; it ends with its input, or by SIGTERM, and so does its daemon.
+2. With --folder it needs no daemon, and writes with --write; it ends with its input, or by a signal, and so does its daemon, even after
+   SIGKILL.
 3. What goes wrong (no daemon, the feature off, a wrong key) is an error of the protocol with the id of the request.
 """
 from __future__ import annotations
 
 import io
 import json
+import os
+import select
 import signal
 import subprocess
 import sys
@@ -92,3 +95,21 @@ def test_a_folder_needs_no_daemon(daemon: Daemon, tmp_path: Path) -> None:
     assert found["structuredContent"]["passages"][0]["fields"] == {"text": "remember me"}, found
     again = subprocess.run(command, input=message("ping"), check=False, capture_output=True, timeout=60)  # the folder is free again
     assert again.returncode == 0 and json.loads(again.stdout)["result"] == {}
+
+
+def test_the_daemon_of_a_killed_command_ends(tmp_path: Path) -> None:
+    with running(tmp_path) as other:
+        folder = other.data
+    command = [sys.executable, "-m", "svcd", "mcp", "--folder", str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as assistant:
+        assert assistant.stdin is not None and assistant.stdout is not None
+        assistant.stdin.write(message("ping"))
+        assistant.stdin.flush()
+        assert assistant.stdout.readline()
+        (child,) = Path(f"/proc/{assistant.pid}/task/{assistant.pid}/children").read_text().split()
+        daemon = os.pidfd_open(int(child))
+        assistant.kill()
+    try:
+        assert select.select([daemon], [], [], 60)[0]  # readable once the process has ended
+    finally:
+        os.close(daemon)
