@@ -7,6 +7,8 @@
 #               figures; ARGS="-k histories" runs some of them
 # make soak-cluster
 #               the same with a cluster of three nodes: 1,000 faults, a node that missed 100,000 tasks; as root, on Linux: an hour
+# make bench    measure the processor time of searches and compare it with the committed figures (benchmarks/searches.py): five
+#               minutes on a machine at rest; ARGS="--write" replaces the figures
 # make check    check the sources only: ruff and types
 # make browser  install Chromium and its driver for the tests of the page (as root, on Debian and derivatives)
 # make store    install an object store for the tests of snapshots: s3rver, 14 MB, by npm
@@ -33,7 +35,7 @@ ARGS ?=
 # Install a compiled package of the extra `fast` if it has a wheel for this machine: $(call install_wheel,PACKAGE,EFFECT OF ITS LACK)
 install_wheel = $(PIP) install --only-binary :all: '$(1)' 2>/dev/null || echo "make: no wheel of $(1) for this machine: $(2)" >&2
 
-.PHONY: run test quick coverage soak soak-cluster check browser store assistants cluster examples docs lock dist release platforms clean
+.PHONY: run test quick coverage soak soak-cluster check bench browser store assistants cluster examples docs lock dist release platforms clean
 .DEFAULT_GOAL := test
 
 run: $(VENV)/ready-to-run
@@ -60,6 +62,9 @@ soak-cluster: cluster $(VENV)/ready-to-test
 check: $(VENV)/ready-to-test
 	$(VENV)/bin/ruff check --quiet
 	$(VENV)/bin/mypy --no-error-summary
+
+bench: $(VENV)/ready-to-run
+	@$(VENV)/bin/python -m benchmarks.searches $(ARGS)
 
 browser:
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \

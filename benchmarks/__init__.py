@@ -1,0 +1,1 @@
+"""Measurements of svcd: searches.py alone, the other modules beside something else."""
