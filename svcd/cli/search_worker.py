@@ -101,7 +101,9 @@ class SearchWorker:
         app.share(configuration.processes)
         outgoing = [socket.socket(fileno=queue) for queue in configuration.outgoing]
         incoming = socket.socket(fileno=configuration.incoming)
-        peers = PeerProcesses(configuration.number, LoadTable(configuration.load_table), incoming, outgoing, is_for_all)
+        load_table = LoadTable(configuration.load_table)
+        self._data_folder.share_changes(load_table.changes)
+        peers = PeerProcesses(configuration.number, load_table, incoming, outgoing, is_for_all)
         self._server = Server(
             app.answer, [socket.socket(fileno=listener) for listener in configuration.listeners], threads=configuration.threads,
             payload_limit=configuration.payload_limit, on_request=log_request, on_error=log_bug,

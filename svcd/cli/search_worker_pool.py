@@ -192,7 +192,9 @@ class SearchWorkerPool:
         self._on_change = on_change
         self._load_table = new_load_table(processes)
         self._incoming, self._outgoing = zip(*(new_handoff_queue() for _ in range(processes)))
-        self._peers = PeerProcesses(MAIN, LoadTable(self._load_table), self._incoming[MAIN], self._outgoing, is_for_all)
+        load_table = LoadTable(self._load_table)
+        instance.share_changes(load_table.changes)
+        self._peers = PeerProcesses(MAIN, load_table, self._incoming[MAIN], self._outgoing, is_for_all)
         self._counters = os.memfd_create("svcd-counters")
         os.ftruncate(self._counters, processes * REGION_BYTES)
         self._counter_memory = memoryview(mmap.mmap(self._counters, 0))

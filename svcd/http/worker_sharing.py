@@ -47,17 +47,21 @@ _IDLE_S = 1.0
 
 
 class LoadTable:
-    """The load of each process. loads: connections at work, or ABSENT, by number of the process."""
+    """Memory that the processes share. loads: connections at work, or ABSENT, by number of the process.
+
+    changes: one number, for `svcd.instance.data_folder.DataFolderReader.share_changes()`.
+    """
 
     def __init__(self, descriptor: int) -> None:
         """descriptor: of the shared memory, from new_load_table()."""
-        self.loads = memoryview(mmap.mmap(descriptor, 0)).cast("q")
+        entries = memoryview(mmap.mmap(descriptor, 0)).cast("q")
+        self.loads, self.changes = entries[:-1], entries[-1:]
 
 
 def new_load_table(processes: int) -> int:
     """Return the descriptor of shared memory for a LoadTable in which all processes are absent. Linux only."""
     descriptor = os.memfd_create("svcd-load-table")
-    os.write(descriptor, ABSENT.to_bytes(ENTRY_BYTES, "little", signed=True) * processes)
+    os.write(descriptor, ABSENT.to_bytes(ENTRY_BYTES, "little", signed=True) * processes + bytes(ENTRY_BYTES))
     return descriptor
 
 

@@ -118,9 +118,12 @@ class DataFolderReader:
         self._instance_path, self._index_folder = str(path / "instance.sqlite"), str(path / "indexes")
         self._sizes: dict[str, int] = {}  # uuid -> bytes of its file at the last read
         self._processes = 1  # number of processes that share the cache limit
-        # index uid -> its state, while this process knows that no index changes; else None. The dict is replaced, never cleared:
-        # a thread that was reading a state when a change began stores it in the old dict.
-        self._states: dict[str, IndexState] | None = None
+        # One number: it grows when the writing process begins and ends to change indexes or their list, and is odd in between. It
+        # is odd, too, in a process that does not know it.
+        self._changes: list[int] | memoryview[int] = [1]
+        # That number, and index uid -> its state since then. The dict is replaced, never cleared: a thread that was reading a
+        # state when a change began stores it in the old dict.
+        self._states: tuple[int, dict[str, IndexState]] = 0, {}
         self._uuids: dict[str, str] = {}  # by index uid: what file_uuid() last returned
         self._readers = ReadPool()
         self._faults: dict[Path, tuple[Any, str | None]] = {}  # checked files: state and first fault
@@ -435,9 +438,22 @@ class DataFolderReader:
         self._uuids[index_uid] = uuid
         return uuid
 
+    def share_changes(self, changes: memoryview[int]) -> None:
+        """Use memory that the processes of a daemon share for the number of changes (LoadTable)."""
+        self._changes = changes
+
+    def _known_states(self) -> dict[str, IndexState] | None:
+        """The known states of indexes; None while an index may change."""
+        count, known = self._changes[0], self._states
+        if count % 2:
+            return None
+        if known[0] != count:
+            known = self._states = count, {}
+        return known[1]
+
     def index_state(self, index_uid: str) -> IndexState | None:
         """Return the present state of an index without a reader; None if only a reader can tell, as for a missing index."""
-        states = self._states
+        states = self._known_states()
         state = None if states is None else states.get(index_uid)
         if state is None and (found := self._readers.rows(self._instance_path, _UUID, (index_uid,))):
             uuid = found[0][0]

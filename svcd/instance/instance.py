@@ -62,7 +62,7 @@ class Instance(DataFolderReader):
     def __init__(self, path: Path) -> None:
         super().__init__(path, start=str(uuids.uuid4()))
         self._changing = 0  # number of changing() blocks in progress
-        self._states = {}
+        self._changes = [0]
         self.on_features: Callable[[], None] = lambda: None  # called after each change of features
         self.on_network: Callable[[], None] = lambda: None  # called after each change of the network
         self.on_removal: Callable[[str], None] = lambda uuid: None  # called after the files of an index are deleted
@@ -139,14 +139,21 @@ class Instance(DataFolderReader):
         """Mark a block in which this process, or an indexing process for it, may change indexes or their list."""
         with self._lock:
             self._changing += 1
-            self._states = None
+            if self._changing == 1:
+                self._changes[0] += 1
         try:
             yield
         finally:
             with self._lock:
                 self._changing -= 1
                 if not self._changing:
-                    self._states = {}
+                    self._changes[0] += 1
+
+    def share_changes(self, changes: memoryview[int]) -> None:
+        """Count the changes from now on in memory that all processes share."""
+        with self._lock:
+            changes[0] = self._changes[0]
+            super().share_changes(changes)
 
     def create_index(self, connection: sqlite3.Connection, row: IndexRow) -> None:
         """Inside finishing(): list an index whose file is committed."""

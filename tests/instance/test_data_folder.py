@@ -3,7 +3,8 @@
 1. They see every committed change of the list of indexes, without being told.
 2. They write nothing: neither a file nor a row, and take no lock.
 3. Features are as they were told; those that are told of a removal hold no file of the index any more.
-4. What is kept between searches may take more room the larger the indexes are that are read, within bounds.
+4. Where processes share the number of changes, a state is read once between two changes, and an old one is never returned.
+5. What is kept between searches may take more room the larger the indexes are that are read, within bounds.
 """
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ import pytest
 
 from svcd.base.errors import ApiError
 from svcd.index.connections import open_writer
+from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.instance.data_folder import DataFolderReader, IndexRow
 from svcd.instance.instance import Instance
 
@@ -46,6 +48,37 @@ def test_it_sees_what_was_committed(instance: Instance, library: DataFolderReade
     assert library.require_index("films").uuid == "u1"
     with pytest.raises(ApiError, match="Index `books` not found"):
         library.require_index("books")
+
+
+def test_a_state_is_read_once_between_changes(instance: Instance, library: DataFolderReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    with instance.changing():  # sharing begins while an index changes
+        changes = memoryview(bytearray(8)).cast("q")
+        instance.share_changes(changes)
+        library.share_changes(changes)
+        create(instance, "films", "u1")
+        writer = IndexWriter(instance.index_path("u1"))
+    statements: list[str] = []
+    rows = library._readers.rows
+    monkeypatch.setattr(library._readers, "rows", lambda path, text, values=(): statements.append(text) or rows(path, text, values))
+
+    def generation() -> int:
+        state = library.index_state("films")
+        assert state is not None
+        return int(state.state[1])
+
+    before = generation()
+    for number in range(3):
+        statements.clear()
+        assert generation() == before + number and not statements  # known
+        with instance.changing():
+            assert generation() == before + number
+            with instance.changing(), writer.transaction():
+                writer.register(["id"])
+                writer.write([DocumentChange(number, str(number), f'{{"id":{number}}}', {"id": [str(number)]})])
+            assert generation() == before + number + 1 and generation() == before + number + 1
+        assert len(statements) == 6  # read each time while something changes
+        assert generation() == before + number + 1 and len(statements) == 8
+    writer.close()
 
 
 def test_it_cannot_write(library: DataFolderReader) -> None:
