@@ -23,6 +23,8 @@ from svcd.ranking.typo import Typo, Words
 from svcd.schema.ranking_rules import (ATTRIBUTE, ATTRIBUTE_RANK, BM25, EXACTNESS, PROXIMITY, RULE_NAMES, SORT, TYPO,
                                        WORD_POSITION, WORDS, with_bm25)
 
+# follow() compares the words of at most this many documents with `proximity`: one step, 9 us each, which no time limit ends.
+MOST_COMPARED = 2_000
 # Entry of `rankingRules` -> its rules.
 _RULES: dict[str, Sequence[Callable[[RankingContext], Rule]]] = {
     WORDS: (),  # `chain` adds it before the first rule about words
@@ -224,11 +226,14 @@ class _Follow(_BucketSort):
     def descend(self, level: int, graph: Callable[[], Graph], universe: Documents, details: Details,
                 batch: CandidateBatch | None = None) -> None:
         docids = universe if batch is None else batch.docids(universe)
-        if self._docid in docids:
-            super().descend(level, graph, universe, details, batch)
-        else:
+        if self._docid not in docids:
             self.before += len(docids)
             self.better = details, len(docids)
+        elif len(docids) > MOST_COMPARED and level < len(self._rules) and isinstance(
+                rule := self._rules[level], Proximity) and rule.has_neighbours(graph()):
+            self._deliver(universe, (*details, Skipped()), batch)
+        else:
+            super().descend(level, graph, universe, details, batch)
 
     def _deliver(self, universe: Documents, details: Details, batch: CandidateBatch | None) -> None:
         docids = universe if batch is None else batch.docids(universe)
@@ -237,7 +242,10 @@ class _Follow(_BucketSort):
 
 
 def follow(rules: Sequence[Rule], graph: Graph, universe: DocIds, docid: int, expired: Callable[[], bool]) -> Followed:
-    """Rank one document of the universe as rank() does, without `distinct` and threshold. Arguments: see rank()."""
+    """Rank one document of the universe as rank() does, without `distinct` and threshold. Arguments: see rank().
+
+    The details end with Skipped if the time is over, or where `proximity` would read more than MOST_COMPARED documents.
+    """
     sort = _Follow(rules, universe, docid, expired)
     sort.descend(0, lambda: graph, universe, ())
     return Followed(sort.ranking.hits[0].details, sort.before, sort.better)

@@ -41,11 +41,15 @@ class Proximity(ForwardIndexRule):
 
     def read_batch(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
         """Return the candidates with their words if they are few and some words of the query are neighbours."""
-        if self._reads_documents:
-            for _, _, left, right in graph.steps:
-                if left is not None and left.end + 1 == right.start:
-                    return super().read_batch(graph, candidates)
-        return None
+        return super().read_batch(graph, candidates) if self._reads_documents and self.has_neighbours(graph) else None
+
+    @staticmethod
+    def has_neighbours(graph: Graph) -> bool:
+        """Return whether some words of the query are neighbours; else all documents are equal."""
+        for _, _, left, right in graph.steps:
+            if left is not None and left.end + 1 == right.start:
+                return True
+        return False
 
     def batch_buckets(self, batch: CandidateBatch, graph: Graph, documents: LocalBitset) -> Iterator[Bucket]:
         """Return the buckets of some documents of a batch."""

@@ -15,8 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from svcd.base.docids import DocIds
 from svcd.filters.evaluation import read_filter
+from svcd.ranking import bucket_sort
 from svcd.search.explain import Question, clauses_of, explain
 from svcd.search.request import Federation, IndexedQuery, SearchQuery, no_embedding
 from svcd.search.search import search
@@ -204,6 +207,16 @@ def test_the_next_better_bucket_is_that_of_a_better_hit() -> None:
     assert told["next"]["there"] == asked(FILMS, 0, "star wars")["rules"]["proximity"]
     assert asked(FILMS, 1, "star wars", Federation(limit=1))["next"] == told["next"]  # beyond the page, too
     assert asked(FILMS, 0, "star wars")["next"] is None
+
+
+def test_a_place_that_needs_many_documents_compared_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Federation(limit=1)
+    known = asked(FILMS, 1, "star wars", page)
+    monkeypatch.setattr(bucket_sort, "MOST_COMPARED", 1)
+    told = asked(FILMS, 1, "star wars", page)
+    assert (known["place"], told["place"], told["rules"], told["score"]) == (2, None, known["rules"], known["score"])
+    assert told["cause"]["kind"] == "pagination"
+    assert asked(FILMS, 1, "star", page)["place"] == 2  # a single word has no neighbours to compare
 
 
 def test_hidden_attributes_and_their_words_are_not_shown() -> None:
