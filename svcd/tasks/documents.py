@@ -23,7 +23,7 @@ from svcd.index.vector_writer import StoredVectors
 from svcd.index.writer import NO_LOCATION, DocumentChange, DocumentLocation, IndexWriter, StoredDocument
 from svcd.schema.document_vectors import MEMBER as _VECTORS, GivenVectors, split_vectors
 from svcd.schema.documents import attribute_names
-from svcd.schema.field_values import FieldValues, validate_geo
+from svcd.schema.field_values import validate_geo
 from svcd.schema.index_settings import IndexSettings
 from svcd.tasks.analysis import Analysis, AnalysisProcess, AnalysisProcessDied, DocumentText
 from svcd.tasks.document_vectors import ChangedDocument, DocumentVectors, EmbeddingFailure, VectorChanges
@@ -46,15 +46,13 @@ _CONTAINERS = frozenset((dict, list))  # types of values that contain others
 class _Pending:
     """The newest state of one document.
 
-    document: None when deleted. before, names_before, values_before: the state in the index. given: vectors from its `_vectors`,
-    by embedder. is_recreated: whether the batch deleted the document before it wrote this state.
+    document: None when deleted. before: the state in the index. given: vectors from its `_vectors`, by embedder. is_recreated:
+    whether the batch deleted the document before it wrote this state.
     """
 
     docid: int
     document: Document | None
     before: StoredDocument | None = None
-    names_before: Sequence[str] = ()
-    values_before: Mapping[str, FieldValues] = field(default_factory=dict)
     given: Mapping[str, GivenVectors] = field(default_factory=dict)
     is_recreated: bool = False
 
@@ -171,7 +169,7 @@ class DocumentWriter:
         text_bytes: total size of their JSON. is_import: the documents come from a dump, where `regenerate` also marks vectors
         made by an embedder. Raises max_fields_limit_exceeded.
         """
-        self._fetch([document_id for document_id, _ in documents])
+        self._fetch([document_id for document_id, _ in documents], is_merged=is_update)
         self._writer.work["read"] += len(documents)
         self._pending_bytes += text_bytes
         for document_id, document in documents:
@@ -216,7 +214,7 @@ class DocumentWriter:
         removed = 0
         for start in range(0, len(document_ids), 1000):
             part = document_ids[start:start + 1000]
-            self._fetch(part)
+            self._fetch(part, is_merged=False)
             for document_id in part:
                 held = self._pending.get(document_id)
                 if held is not None and held.document is not None:
@@ -225,14 +223,13 @@ class DocumentWriter:
             self._flush_if_full()
         return removed
 
-    def edit(self, stored: StoredDocument, before: Document, after: Document | None) -> None:
+    def edit(self, stored: StoredDocument, after: Document | None) -> None:
         """Replace a document that was just read, or delete it (`after` None). Raises IndexingFailure."""
         if after is not None:
             if len(after) > MAX_FIELDS:
                 raise IndexingFailure(_too_many_fields())
             self._register(after)
-        held = self._pending[stored.document_id] = _Pending(
-            stored.docid, after, stored, _counted(before), self._analysis.values(before))
+        held = self._pending[stored.document_id] = _Pending(stored.docid, after, stored)
         if after is not None and (vectors := after.pop(_VECTORS, None)) is not None:
             held.document = self._with_vectors(stored.document_id, held, after, vectors, False)
         self._pending_bytes += len(stored.json)
@@ -259,17 +256,15 @@ class DocumentWriter:
             self._write_sent()
             self._writer.register(names)
 
-    def _fetch(self, document_ids: Sequence[str]) -> None:
-        """Load the stored state of documents into the portion."""
+    def _fetch(self, document_ids: Sequence[str], is_merged: bool) -> None:
+        """Load the stored state of documents into the portion. is_merged: parse them; else all are replaced or deleted."""
         unknown = [each for each in dict.fromkeys(document_ids) if each not in self._pending]
         if not self._sent_ids.isdisjoint(unknown):
             self._write_sent()
         found = self._writer.stored(unknown)
         self._writer.work["compared"] += len(found)
         for document_id, stored in found.items():
-            document = json_text.loads(stored.json)
-            self._pending[document_id] = _Pending(
-                stored.docid, document, stored, _counted(document), self._analysis.values(document))
+            self._pending[document_id] = _Pending(stored.docid, json_text.loads(stored.json) if is_merged else {}, stored)
             self._pending_bytes += len(stored.json)
 
     def flush(self) -> None:
@@ -312,7 +307,7 @@ class DocumentWriter:
         except EmbeddingFailure as failure:
             fields = Counter(self._writer.field_distribution())
             for held in pending.values():
-                fields.subtract(held.names_before)
+                fields.subtract(_counted(json_text.loads(held.before.json)) if held.before else ())
                 fields.update(_counted(held.document or {}))
             raise IndexingFailure(failure.as_error(fields, self._vectors.names)) from None
 
@@ -361,8 +356,11 @@ class DocumentWriter:
         bytes_before = len(before.json.encode()) if before else 0
         if held.document is None:
             self._tombstones[document_id] = held.docid
-            gone = DocumentChange(held.docid, document_id, None, {}, (), held.names_before, bytes_before, {}, held.values_before)
-            return gone if before else None
+            if before is None:
+                return None
+            stored = json_text.loads(before.json)
+            return DocumentChange(held.docid, document_id, None, {}, (), _counted(stored), bytes_before, {},
+                                  self._analysis.values(stored))
         document = held.document
         if not self._is_in_order(document):  # the stored JSON has its members in the order of field numbers
             document = {name: document[name] for name in sorted(document, key=self._writer.field_numbers.__getitem__)}
@@ -371,10 +369,11 @@ class DocumentWriter:
             return None
         location = self._geo.location(document_id, held.document)
         self._number_nested(held.document)
-        has_other_words = before is None or not self._analysis.has_same_words(json_text.loads(before.json), held.document)
-        return DocumentChange(held.docid, document_id, text, None, _counted(held.document), held.names_before, bytes_before,
-                              {}, held.values_before, location, is_new=before is None, has_other_words=has_other_words,
-                              vectors=vectors)
+        stored = json_text.loads(before.json) if before else {}
+        return DocumentChange(
+            held.docid, document_id, text, None, _counted(held.document), _counted(stored), bytes_before, {},
+            self._analysis.values(stored) if before else {}, location, is_new=before is None,
+            has_other_words=before is None or not self._analysis.has_same_words(stored, held.document), vectors=vectors)
 
     def _is_in_order(self, document: Document) -> bool:
         names = tuple(document)

@@ -61,7 +61,7 @@ class DocumentEdit:
             if document_id != stored.document_id:
                 raise _failure(_KEPT_KEY)
             self.edited += 1
-        documents.edit(stored, before, after)
+        documents.edit(stored, after)
 
 
 def edit(writer: IndexWriter, limit: int, content: Mapping[str, Any], progress: Any) -> dict[str, Any]:
