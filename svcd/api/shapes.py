@@ -187,7 +187,7 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
         "madeAgain": record(dict.fromkeys(("words", "values", "locations", "wordCounts"), COUNT)),
         "vectors": mapping(record(dict.fromkeys(("made", "calls", "removed"), COUNT))),
         "bytesWritten": COUNT, "bytesOnDisk": {"type": "integer"}, "seconds": {"type": "number", "minimum": 0},
-        "waitingTasks": COUNT,
+        "slowdown": {"type": "number", "minimum": 1}, "waitingTasks": COUNT,
     }),
     "TaskPage": _uid_page_of("Task"),
     "Progress": record({

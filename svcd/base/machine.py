@@ -14,6 +14,7 @@ from pathlib import Path
 LARGE_BLOCK = 1 << 20  # bytes
 CGROUPS = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")  # the cgroup of this process
+SCHEDULING = Path("/proc/self/schedstat")  # of the main thread, in nanoseconds: how long it ran, how long it waited for a core
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # malloc.h
 
 # Measured: 18 at rest with two listening sockets; the start of an indexing process takes 6 and keeps 2; three concurrent readers
@@ -36,6 +37,21 @@ def cores() -> int:
         return len(os.sched_getaffinity(0))
     except (AttributeError, OSError):
         return os.cpu_count() or 1
+
+
+def core_times(scheduling: Path = SCHEDULING) -> tuple[int, int]:
+    """Return the nanoseconds that the main thread ran, and that it waited for a core; zeros where the system does not tell."""
+    try:
+        ran, waited, _ = map(int, scheduling.read_text().split())
+    except (OSError, ValueError):  # not Linux
+        return 0, 0
+    return ran, waited
+
+
+def slowdown(before: tuple[int, int] = (0, 0), scheduling: Path = SCHEDULING) -> float:
+    """Return how many times longer the main thread took because it waited for cores. before: core_times() at the beginning."""
+    ran, waited = (now - then for now, then in zip(core_times(scheduling), before))
+    return 1 + waited / ran if ran > 0 else 1.0
 
 
 def memory(cgroups: Path = CGROUPS, membership: Path = MEMBERSHIP) -> int | None:

@@ -172,6 +172,7 @@ class DryIndexWriter(IndexWriter):
         self.work["replacedWords"] += sum(change.has_other_words and not change.is_new and change.json is not None
                                           for change in given)
         self.vectors.note(given)
+        self.write_vectors({change.docid: change.vectors for change in given if change.json is not None and change.vectors})
         self._connection.executemany("INSERT OR REPLACE INTO written(document_id, docid, json) VALUES (?, ?, ?)",
                                      [(change.document_id, change.docid, change.json) for change in given])
         if callable(encoded) and self.parts % _ANALYZED == 1:  # the first part, too
@@ -226,7 +227,8 @@ class DryIndexWriter(IndexWriter):
         """Write nothing."""
 
     def write_vectors(self, vectors: Mapping[int, Mapping[str, StoredVectors | None]]) -> None:
-        """Write nothing: the embedding has counted them."""
+        """Count documents: the embedding has counted their vectors."""
+        self.work["embedded"] += len(vectors)
 
     def write_texts(self, documents: Sequence[tuple[StoredDocument, str]]) -> None:
         """Count texts."""

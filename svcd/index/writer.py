@@ -510,6 +510,7 @@ class IndexWriter:
 
     def write_vectors(self, vectors: Mapping[int, Mapping[str, StoredVectors | None]]) -> None:
         """Set vectors of documents, by docid and embedder; None deletes the entry of a document."""
+        self.work["embedded"] += len(vectors)
         entries: dict[str, dict[int, StoredVectors | None]] = {}
         for docid, changed in vectors.items():
             self._record_change(docid, "")

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 # the words of new documents; exchanged: of words that are removed, and that replace them; reanalyzed, reindexed: documents whose
 # words a setting makes again, and their characters; values: documents whose values it makes again; located: whose locations it
 # reads; wordCounts: whose words it counts for BM25; rewritten: that lose or get `_vectors`; cleared: of a deletion of all.
+# rendered: documents whose texts an embedder compares; embedded: whose vectors are written; removed: that lose an embedder.
 DEFAULTS = {
     "read": 3e-5, "compared": 8e-5, "edited": 1e-4, "added": 5e-5, "replaced": 1e-4, "deleted": 5e-5, "characters": 5.5e-7,
     "exchanged": 1.6e-6, "reanalyzed": 1e-4, "reindexed": 1e-6, "values": 1.5e-4, "located": 2e-5, "wordCounts": 3e-4,
-    "rewritten": 3e-5, "cleared": 2e-6,
+    "rewritten": 3e-5, "cleared": 2e-6, "rendered": 1e-4, "embedded": 1e-4, "removed": 5e-6,
 }
 # Seconds for each input of an embedder, by whether it calls a service.
 INPUT_S = {True: 0.02, False: 5e-4}
@@ -34,19 +35,22 @@ class Rates:
         self._factors: dict[str, float] = {}  # unit -> its rate here, as a multiple of the default
         self._inputs: dict[str, float] = {}  # index uid -> seconds for each input of its embedders
 
-    def seconds(self, index_uid: str, work: Mapping[str, float], vectors: Mapping[str, Mapping[str, int]]) -> float:
-        """Estimate the duration of a batch. vectors: embedder -> {"made", "calls"}."""
+    def seconds(self, index_uid: str, work: Mapping[str, float], vectors: Mapping[str, Mapping[str, int]],
+                slowdown: float = 1.0) -> float:
+        """Estimate the duration of a batch. vectors: embedder -> {"made", "calls"}; slowdown: of the machine, now."""
         embedding = sum(counts["made"] * self._inputs.get(index_uid, INPUT_S[counts["calls"] > 0]) for counts in vectors.values())
-        return OVERHEAD_S + embedding + sum(self._parts(work).values())
+        return embedding + slowdown * (OVERHEAD_S + sum(self._parts(work).values()))
 
-    def learn(self, index_uid: str, work: Mapping[str, float], seconds: float, inputs: int, embedding_s: float) -> None:
+    def learn(self, index_uid: str, work: Mapping[str, float], seconds: float, inputs: int, embedding_s: float,
+              slowdown: float = 1.0) -> None:
         """Correct the rates by a batch that took `seconds`; each by its share of the expected time.
 
-        inputs, embedding_s: texts that were embedded, and the part of the seconds that it took.
+        inputs, embedding_s: texts that were embedded, and the part of the seconds that it took. slowdown: by other work of the
+        machine, which the rates leave out.
         """
         if inputs:
             self._inputs[index_uid] = embedding_s / inputs
-        seconds -= embedding_s
+        seconds = (seconds - embedding_s) / slowdown
         parts = self._parts(work)
         expected = sum(parts.values())
         if seconds < LEAST_S or not expected:

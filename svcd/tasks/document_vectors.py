@@ -210,6 +210,7 @@ class DocumentVectors:
     def _generate(self, source: Source, generations: Generations, document: ChangedDocument, held: StoredVectors | None,
                   is_asked: bool) -> None:
         """Request new vectors of a document if its inputs changed. is_asked: whether the document asks for new vectors."""
+        self._writer.work["rendered"] += 1
         inputs = source.inputs(document.document_id, document.after)
         known = None
         if document.before is not None and (held is None or held.regenerate):
@@ -262,6 +263,7 @@ class EmbedderChanges:
     def _return_to_documents(self, name: str) -> None:
         """Put the vectors that users gave for an embedder back into `_vectors` of the documents."""
         for part in self._writer.vectors.portions(name):
+            self._writer.work["removed"] += len(part)
             given = {docid: stored for docid, stored in part if stored.is_user_provided}
             if given:
                 self._writer.register([MEMBER])
@@ -370,5 +372,6 @@ class EmbedderChanges:
 
     def _generate(self, change: _EmbedderChange, generations: Generations, stored: StoredDocument, document: Mapping[str, Any],
                   held: StoredVectors | None) -> None:
+        self._writer.work["rendered"] += 1
         known = change.before.known_inputs(stored.document_id, document) if change.before else None
         generations.add(stored.docid, stored.document_id, change.source.inputs(stored.document_id, document), known, held)

@@ -79,7 +79,7 @@ class DryRuns:
         counts = dict.fromkeys(("added", "replaced", "rewritten", "deleted"), 0) | found.get("documents", {})
         named = (ended.details or {}).get("indexedDocuments") or 0
         counts["unchanged"] = max(0, named - counts["added"] - counts["replaced"])
-        removed = found.get("removed", {})
+        removed, slowdown = found.get("removed", {}), found.get("slowdown", 1.0)
         waiting = self._instance.queue.list_tasks(
             TaskFilter(index_uids=[uid for uid in uids if uid], statuses=[ENQUEUED, PROCESSING]), 0, None, False)
         return {
@@ -90,5 +90,6 @@ class DryRuns:
             "vectors": {name: {"made": 0, "calls": 0, **vectors.get(name, {}), "removed": removed.get(name, 0)}
                         for name in sorted({*vectors, *removed})},
             "bytesWritten": found.get("bytesWritten", 0), "bytesOnDisk": found.get("bytesOnDisk", 0),
-            "seconds": round(self._instance.rates.seconds(task.index_uid or "", work, vectors), 2), "waitingTasks": waiting.total,
+            "seconds": round(self._instance.rates.seconds(task.index_uid or "", work, vectors, slowdown), 2),
+            "slowdown": round(slowdown, 2), "waitingTasks": waiting.total,
         }

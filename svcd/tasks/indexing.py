@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from svcd.base import json_text
+from svcd.base import json_text, machine
 from svcd.base.errors import ApiError, error_object
 from svcd.base.quantities import SECOND, human_size
 from svcd.index.disk_space import disk_full_error, lacks_room
@@ -149,11 +149,11 @@ def _do_batch(request: Mapping[str, Any], progress: Progress, should_stop: Shoul
     tasks = [IndexingTask(**task) for task in request["tasks"]]
     path, index_uid = Path(request["path"]), request["indexUid"]
     embedding.begin_batch(request.get("networks", ()), request.get("answers", ALONE))
-    begun = time.perf_counter()
+    begun, cores = time.perf_counter(), machine.core_times()
     try:
         answer = apply_batch(path, index_uid, request["shape"], tasks, MemoryBudget(**request["budget"]), progress,
                              request.get("freeBytes", 0), request.get("threads", 1), request.get("changesKeep"))
-        answer["seconds"] = {"seconds": time.perf_counter() - begun, **embedding.spent()}
+        answer["seconds"] = {"seconds": time.perf_counter() - begun, "slowdown": machine.slowdown(cores), **embedding.spent()}
     except embedding.AnswersNeeded:
         return {"needsAnswers": True}
     except Exception as failure:
@@ -184,7 +184,7 @@ def _do_dry_run(request: Mapping[str, Any], progress: Progress, should_stop: Sho
                    for name, setting in settings_table.BY_NAME.items() if old[name] != new[name]}
         vectors = embedding.counted()
         return {"outcome": outcome, "changes": changes, "documents": writer.document_counts(), "vectors": vectors,
-                "removed": dict(writer.vectors.removed),
+                "removed": dict(writer.vectors.removed), "slowdown": machine.slowdown(),
                 **writer.estimate({name: counts["made"] for name, counts in vectors.items()})}
 
 

@@ -1,6 +1,7 @@
 """Memory, cores and files of a process. What must hold, on every version of Python:
 
-1. There is at least one core; memory is that of the machine, or the smallest limit of the cgroups around the process.
+1. There is at least one core; memory is that of the machine, or the smallest limit of the cgroups around the process. Waiting for
+   cores slows down, and counts nothing where the system does not tell it.
 2. Memory that cannot be known is None.
 3. Freed memory goes back to the system.
 4. A file that exists is found, and another one is not. When the system cannot tell, that is an error, not an absent file.
@@ -23,6 +24,15 @@ from svcd.instance.instance import Instance
 def test_there_is_a_core_and_some_memory() -> None:
     assert machine.cores() >= 1
     assert (machine.memory() or 0) > 1 << 20
+
+
+def test_waiting_for_cores_slows_down(tmp_path: Path) -> None:
+    scheduling = tmp_path / "schedstat"
+    scheduling.write_text("5000 9000 7\n")
+    before = machine.core_times(scheduling)
+    scheduling.write_text("6000 11000 9\n")
+    assert before == (5000, 9000) and machine.slowdown(before, scheduling) == 3.0
+    assert machine.slowdown((6000, 11000), scheduling) == machine.slowdown(scheduling=tmp_path / "absent") == 1.0
 
 
 def test_the_smallest_limit_counts(tmp_path: Path) -> None:

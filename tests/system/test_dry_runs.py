@@ -1,9 +1,10 @@
 """What must hold of dry runs of 36,273 films, against what the tasks do afterwards:
 
 1. The counts of each kind of change are exact: documents, words, vectors, calls of the service, errors.
-2. The seconds are within a factor of 2 for tasks of half a second or more, once the daemon has learned from earlier batches.
+2. The seconds are within a factor of 2, or within 0.3 s, once the daemon has learned from an upload and from one use of the service.
 
-Run it with `-s` to see the figures. The machine should have nothing else to do.
+Run it with `-s` to see the figures. The machine may have other work: seconds are compared after division by the slowdown that it
+caused, of the dry run and of the task.
 """
 from __future__ import annotations
 
@@ -12,10 +13,12 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from svcd.base import machine
 from svcd.tasks.views import parse_duration
 from tests.faults.conftest import IS_LONG
 from tests.support.daemon import Daemon, running
@@ -23,7 +26,7 @@ from tests.support.scripted_server import Reply as Vectors, ScriptedServer, by_b
 from tests.support.shared_material import SHARED
 
 FILMS = SHARED / "data" / "movies.ndjson.gz"
-LEAST_S, FACTOR = 0.5, 2.0
+TOLERANCE_S, FACTOR = 0.3, 2.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not FILMS.exists(), reason="the films are not beside the repository"),
               pytest.mark.skipif(not IS_LONG, reason="a long run")]
@@ -31,15 +34,20 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(not FILMS.exists(), reason="t
 
 @dataclass
 class Films:
-    """A daemon with the films. figures: of each change, how long dry run and task took, and the estimate."""
+    """A daemon with the films. figures: of each change, the estimate and the seconds of the task, both without slowdown."""
 
     daemon: Daemon
     service: ScriptedServer
     documents: list[dict[str, Any]]
-    figures: list[tuple[str, float, float, float]] = field(default_factory=list)
+    figures: list[tuple[str, float, float]] = field(default_factory=list)
 
     def number(self) -> int:
         return self.daemon.get("/indexes/films/stats")["numberOfDocuments"] if self.daemon.get("/indexes")["total"] else 0
+
+    def core_times(self) -> tuple[int, int]:
+        """Of the processes that run batches."""
+        times = [machine.core_times(Path(f"/proc/{pid}/schedstat")) for pid in self.daemon.children("svcd.tasks.indexing_process")]
+        return sum(ran for ran, _ in times), sum(waited for _, waited in times)
 
     def change(self, name: str, method: str, path: str, body: Any = None) -> dict[str, Any]:
         """Make a dry run, then the change; compare them. body: JSON."""
@@ -50,16 +58,19 @@ class Films:
         found = got.json
         assert got.status == 200, found
         assert self.daemon.get("/tasks?limit=0")["total"] == tasks and len(self.service.requests) == asked
-        before = self.number()
+        before, cores = self.number(), self.core_times()
         task = self.daemon.done(self.daemon.call(method, path, content), 600)
         assert (found["status"], found["error"], found["details"]) == (task["status"], task["error"], task["details"])
         assert self.number() - before == found["documents"]["added"] - found["documents"]["deleted"]
         assert sum(each["calls"] for each in found["vectors"].values()) == len(self.service.requests) - asked
         trace = self.daemon.get(f"/batches/{task['batchUid']}")["stats"]["progressTrace"]
-        took = parse_duration(trace["processing tasks"]) / 1e9
-        self.figures.append((name, answered, found["seconds"], took))
-        print(f"{name:24} dry run {answered:6.2f} s   estimate {found['seconds']:7.2f} s   task {took:7.2f} s   "
-              f"{found['seconds'] / took:5.2f}   {found['bytesOnDisk'] / 1e6:8.1f} MB", flush=True)
+        ran, waited = (now - then for now, then in zip(self.core_times(), cores))
+        took, slowdown = parse_duration(trace["processing tasks"]) / 1e9, 1 + waited / max(ran, 1) if ran >= 0 else 1
+        self.figures.append((name, found["seconds"] / found["slowdown"], took / slowdown))
+        print(f"{name:20} dry run {answered:6.2f} s   estimate {found['seconds']:7.2f} s ({found['slowdown']:.1f})   "
+              f"task {took:7.2f} s ({slowdown:.1f})   {found['seconds'] / took:5.2f}   "
+              f"without slowdown {found['seconds'] / found['slowdown'] / took * slowdown:5.2f}   {found['bytesOnDisk'] / 1e6:8.1f} MB",
+              flush=True)
         return found
 
 
@@ -98,6 +109,9 @@ def test_what_a_dry_run_of_films_says_happens(films: Films) -> None:
     found = change("embedder", "PATCH", settings, {"embedders": {"e": rest}})
     assert found["vectors"]["e"]["made"] == len({each["title"] for each in documents})  # equal texts are sent once
     change("template", "PATCH", settings, {"embedders": {"e": {**rest, "documentTemplate": "{% if doc.id > 900000 %}x{% endif %}{{doc.title}}"}}})
+    found = change("second embedder", "PATCH", settings, {"embedders": {"f": {**rest, "documentTemplate": "{{doc.title}} {{doc.id}}"}}})
+    assert found["vectors"]["f"]["made"] == count
+    assert change("one embedder", "PATCH", settings, {"embedders": {"f": None}})["vectors"]["f"]["removed"] == count
     changed = [{**each, "overview": "another"} if n % 10 == 0 else each for n, each in enumerate(documents)]
     found = change("a tenth changed", "POST", uploads, changed)
     assert found["documents"]["replaced"] == sum(each != old for each, old in zip(changed, documents)) == found["madeAgain"]["words"]
@@ -107,5 +121,5 @@ def test_what_a_dry_run_of_films_says_happens(films: Films) -> None:
     change("filter", "POST", f"{uploads}/delete", {"filter": "genres = Drama"})
     change("no embedder", "PATCH", settings, {"embedders": {"e": None}})
     assert change("all", "DELETE", uploads)["documents"]["deleted"] == films.daemon.get("/tasks?limit=1")["results"][0]["details"]["deletedDocuments"]
-    wrong = [each for each in films.figures[2:] if max(each[2:]) >= LEAST_S and not 1 / FACTOR <= each[2] / each[3] <= FACTOR]
-    assert not wrong
+    learned = [each for each in films.figures[2:] if each[0] != "embedder"]
+    assert not [each for each in learned if abs(each[1] - each[2]) > TOLERANCE_S and not 1 / FACTOR <= each[1] / each[2] <= FACTOR]
