@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from svcd.text import segmenters
 from tests.conformance import ratchet
-from tests.support import open_connections
+from tests.support import halves, open_connections
 from tests.support.daemon import ROOT, Daemon, running
 from tests.support.scripted_server import Reply, Script, ScriptedServer
 
@@ -25,6 +25,10 @@ settings.register_profile("soak", deadline=None, max_examples=500, print_blob=Tr
 settings.load_profile("soak" if os.environ.get("SVCD_SOAK") == "1" else "test")
 
 open_connections.watch()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    halves.split(session.config)
 
 
 @pytest.hookimpl(trylast=True)
