@@ -75,7 +75,7 @@ def test_a_whole_body_that_is_not_taken_holds_no_thread(serve: Serve) -> None:
     assert [len(client.answer()[2]) for client in silent] == [20_000_000] * 3
 
 
-@pytest.mark.parametrize("limits", [replace(QUICK, write_stall_s=0.05), replace(QUICK, answer_waits_s=0.05)])
+@pytest.mark.parametrize("limits", [replace(QUICK, write_stall_s=0.05), replace(QUICK, answer_waits_s=0.05, answer_rate=1 << 40)])
 def test_who_takes_nothing_is_cut_off(serve: Serve, limits: Limits) -> None:
     made = Made()
     client = serve(made, limits=limits).send(GET % b"")
