@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -68,6 +69,14 @@ def _held_connections_are_closed() -> Iterator[None]:
 def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """Variables by which all processes share compiled files: compiling svcd takes most of the time of a start."""
     return {"PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("bytecode")), "PYTHONDONTWRITEBYTECODE": ""}
+
+
+@pytest.fixture(scope="session")
+def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file svcd.pyz."""
+    from distribution import build  # few tests need it
+
+    return build.pyz(tmp_path_factory.mktemp("pyz"))
 
 
 @pytest.fixture(scope="module")

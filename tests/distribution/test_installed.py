@@ -33,6 +33,7 @@ from svcd import __version__
 from svcd.api.app import ROUTES
 from svcd.api.openapi import document
 from tests.cli.test_systemd import MAX_EXPOSURE, exposure, needs_systemd
+from tests.distribution.conftest import OFFLINE
 from tests.support.shown_blocks import of_kind
 from tests.support.shown_setup import cloned
 
@@ -41,8 +42,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PYTHON = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
 ALONE = [str(PYTHON), "-I", "-S"]
 SECONDS = 30.0
-OFFLINE = re.compile(r"Failed to establish a new connection|NameResolutionError|Temporary failure in name resolution|"
-                     r"Network is unreachable|Connection (refused|timed out)|ProxyError")
 
 pytestmark = pytest.mark.slow
 
@@ -167,25 +166,14 @@ def test_the_description_of_the_interface_is_that_of_the_daemon(tmp_path: Path) 
 # -- The wheel
 
 
-def run_pip(command: Sequence[str]) -> None:
-    """Run pip; skips the test where pip cannot reach its registry."""
-    # With the sources in PYTHONPATH pip would take svcd for installed.
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    made = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
-    if made.returncode and OFFLINE.search(made.stderr):
-        pytest.skip("pip cannot reach its registry")
-    assert made.returncode == 0, made.stderr
-
-
 def man_pages(folder: Path) -> set[str]:
     """The names of pages, each in the folder of its section."""
     return {path.name for path in folder.glob("man*/*") if path.name.removesuffix(".gz")[-1] == path.parent.name[-1]}
 
 
-def test_the_wheel_does_the_main_job_in_a_fresh_environment(tmp_path: Path) -> None:
+def test_the_wheel_does_the_main_job_in_a_fresh_environment(release_files: Path, tmp_path: Path) -> None:
     """Installed as docs/installation.md says."""
-    run_pip([sys.executable, "-m", "distribution.build", "--into", str(tmp_path / "made"), "wheel"])
-    (wheel,) = (tmp_path / "made").iterdir()
+    (wheel,) = release_files.glob("*.whl")
     (block,) = [block for block in of_kind("sh") if wheel.name in block.text]
     fresh = tmp_path / "clone" / "root" / "opt" / "svcd"
     with cloned(tmp_path / "clone", {}, wheel) as clone:
@@ -242,10 +230,6 @@ def test_dpkg_reads_the_package(package: Path) -> None:
     assert fields.stdout.splitlines() == ["Package: svcd", f"Version: {__version__}", "Architecture: all"]
     listed = subprocess.run(["dpkg-deb", "--contents", package], capture_output=True, text=True, check=True).stdout
     assert len(listed.splitlines()) > len(deb.package_files({})) and "root/root" in listed
-
-
-def test_the_same_files_make_the_same_package(package: Path, tmp_path: Path) -> None:
-    assert build.debian(tmp_path).read_bytes() == package.read_bytes()
 
 
 def test_the_package_has_what_a_system_needs(package: Path, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -19,36 +18,31 @@ import pytest
 from distribution import build, release, sbom, sdist
 from distribution.bundle import ROOT, packages
 from svcd import __version__
-from tests.distribution.test_installed import OFFLINE, run_pip
+from tests.distribution.conftest import build_apart, run_pip
 
 pytestmark = pytest.mark.slow
 
 
-def made(folder: Path, seed: str) -> dict[str, bytes]:
-    """The files that a process of its own builds, with another order of sets."""
-    ran = subprocess.run([sys.executable, "-m", "distribution.build", "--into", str(folder)], capture_output=True, text=True, check=False,
-                         cwd=ROOT, env={"PYTHONHASHSEED": seed, "PATH": "/usr/bin:/bin", "HOME": f"{folder}-home"})
-    if ran.returncode and OFFLINE.search(ran.stderr):
-        pytest.skip("pip cannot reach its registry")
-    assert ran.returncode == 0, ran.stderr
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_two_runs_write_the_same_bytes(tmp_path: Path) -> None:
-    first, second = (made(tmp_path / name, seed) for name, seed in (("a", "1"), ("b", "2")))
+def test_two_runs_write_the_same_bytes(release_files: Path, tmp_path: Path) -> None:
+    """The second has another order of sets, and makes the wheel from the source distribution of the first."""
+    first, folder = contents(release_files), tmp_path / "second"
     assert set(first) == {"svcd.pyz", f"svcd-{__version__}-py3-none-any.whl", sdist.NAME, f"svcd_{__version__}_all.deb", "openapi.json",
                           sbom.NAME}
-    assert [name for name in first if first[name] != second[name]] == []
-    (folder,) = [tmp_path / "a"]
+    with tarfile.open(release_files / sdist.NAME) as archive:
+        archive.extractall(tmp_path / "sources", filter="data")
+    run_pip([*build.PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), str(tmp_path / "sources" / f"svcd-{__version__}")],
+            PYTHONHASHSEED="2")
+    sdist.normalize(*folder.iterdir())
+    build_apart(folder, "2", *(target for target in build.TARGETS if target != "wheel"))
+    second = contents(folder)
+    assert set(second) == set(first) and [name for name in first if first[name] != second[name]] == []
     release.write_sums(folder)
     if shutil.which("sha256sum"):
         subprocess.run(["sha256sum", "--check", "--quiet", release.SUMS], cwd=folder, check=True)
-    with tarfile.open(folder / sdist.NAME) as archive:
-        archive.extractall(tmp_path / "sources", filter="data")
-    run_pip([*build.PIP, "wheel", "--no-deps", "--wheel-dir", str(tmp_path / "again"), str(tmp_path / "sources" / f"svcd-{__version__}")])
-    (again,) = (tmp_path / "again").iterdir()
-    sdist.normalize(again)
-    assert again.read_bytes() == first[again.name]
 
 
 def test_only_the_commit_of_the_tag_is_released(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ import pytest
 from distribution import build
 from svcd.cli.foreign_variables import name_of
 from svcd.cli.options import OPTIONS
-from tests.distribution.test_installed import OFFLINE, PYTHON
+from tests.distribution.conftest import OFFLINE
+from tests.distribution.test_installed import PYTHON
 from tests.support.daemon import ROOT
 from tests.support.shown_blocks import of_kind
 
@@ -99,7 +100,7 @@ def test_the_shown_compose_files_of_applications_work_as_they_are() -> None:
 
 
 @pytest.mark.slow
-def test_its_packages_install_without_a_compiler(tmp_path: Path) -> None:
+def test_its_packages_install_without_a_compiler(pyz: Path, tmp_path: Path) -> None:
     (packages,) = (shlex.split(rest)[0].partition("=")[2] for name, rest in instructions() if name == "ARG" and "PACKAGES" in rest)
     (command,) = (rest for name, rest in instructions() if name == "RUN" and "pip install" in rest)
     subprocess.run([str(PYTHON), "-m", "venv", str(tmp_path / "root")], check=True, capture_output=True)
@@ -109,7 +110,7 @@ def test_its_packages_install_without_a_compiler(tmp_path: Path) -> None:
         pytest.skip("no package can be fetched: there is no network")
     assert ran.returncode == 0 and "does without" not in ran.stderr, ran.stderr
     used = "import sys; sys.path.insert(0, sys.argv[1]); import brotli, pyroaring; from svcd.base import docids; print(docids.DocIds.__module__)"
-    shown = subprocess.run([f"{tmp_path}/root/bin/python", "-I", "-c", used, str(build.pyz(tmp_path))], capture_output=True, text=True,
+    shown = subprocess.run([f"{tmp_path}/root/bin/python", "-I", "-c", used, str(pyz)], capture_output=True, text=True,
                            check=False)
     assert shown.stdout.startswith("pyroaring"), shown.stdout + shown.stderr
 
@@ -161,12 +162,12 @@ class Buildah:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("buildah") is None or os.geteuid() != 0 or not sys.platform.startswith("linux"),
                     reason="buildah is not installed, or this is not root: `make examples` installs it where it can")
-def test_the_image_does_the_main_job_in_an_empty_root(tmp_path: Path) -> None:
+def test_the_image_does_the_main_job_in_an_empty_root(pyz: Path, tmp_path: Path) -> None:
     buildah = Buildah(tmp_path)
     context, base = tmp_path / "context", tmp_path / "base"
     (context / "dist").mkdir(parents=True)
     base.mkdir()
-    build.pyz(context / "dist")
+    shutil.copy(pyz, context / "dist")
     write_root(base / "root.tar")
     (base / "Containerfile").write_text("FROM scratch\nADD root.tar /\nENV PATH=/usr/local/bin:/usr/bin:/bin\n")
     try:
