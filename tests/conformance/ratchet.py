@@ -12,14 +12,17 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import shlex
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+from multiprocessing import get_context
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import ModuleType, SimpleNamespace
+
+from svcd.base import machine
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "conformance"
@@ -31,8 +34,8 @@ _FURTHER_TRIES = 6
 _UNDECIDED = dict.fromkeys(("batches/batches__test_summarized_index_swap", "tasks/tasks__test_summarized_index_swap"), re.compile(
     r"^step \d+ GET (/tasks/2 \S*\s+\$\.indexUid: expected \S+ got \S+"
     r"|/batches/2 \S*(\s+\$\.stats\.indexUids\.[\w-]+: (missing, expected 1|not expected, got 1))+)$"))
-# The sources of this checkout, wherever the server is started.
-SERVER = f"env {shlex.quote(f'PYTHONPATH={ROOT}')} {sys.executable} -m svcd --log-level ERROR"
+# Its first word is not run (forked.py).
+_SERVER = "svcd --log-level ERROR"
 
 
 def recordings() -> dict[str, Path]:
@@ -51,26 +54,34 @@ def failures(names: Iterable[str], jobs: int | None = None) -> Iterator[tuple[st
     jobs: how many are played at once; no more than there are cores, as some make keys that expire a second after the start
     of their daemon. Those that fail are played again one at a time.
     """
-    known, tool = recordings(), _tool()
-    with tempfile.TemporaryDirectory(prefix="svcd-replay-") as folder, ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
-        def differences(name: str) -> list[Any]:
-            found: list[Any] = tool.play(known[name], SERVER, folder, False)[-1]
-            undecided = _UNDECIDED.get(name)
-            return [each for each in found if not (undecided and undecided.match(str(each)))]
-
-        wanted = list(names)
-        suspects = [name for name, found in zip(wanted, pool.map(differences, wanted)) if found]
+    _tool()  # once, for all processes
+    wanted = list(names)
+    with (tempfile.TemporaryDirectory(prefix="svcd-replay-") as folder,
+          ProcessPoolExecutor(jobs or os.cpu_count(), get_context("fork"), machine.end_with_parent, [os.getpid()]) as pool):
+        play = partial(_differences, folder)
+        suspects = [name for name, found in zip(wanted, pool.map(play, wanted)) if found]
         for name in suspects:
-            found: list[Any] = []
-            if all(found := differences(name) for _ in range(_FURTHER_TRIES)):
+            found: list[str] = []
+            if all(found := pool.submit(play, name).result() for _ in range(_FURTHER_TRIES)):
                 yield name, "\n".join(found[:3])
 
 
+def _differences(folder: str, name: str) -> list[str]:
+    """Play a scenario once. folder: takes the data of its servers."""
+    undecided = _UNDECIDED.get(name)
+    found = _tool().play(SHARED / f"recordings/{name}.jsonl", _SERVER, folder, False)[-1]
+    return [str(each) for each in found if not (undecided and undecided.match(str(each)))]
+
+
+@cache
 def _tool() -> ModuleType:
+    from tests.conformance import forked  # loads svcd
+
     spec = importlib.util.spec_from_file_location("replay", SHARED / "replay.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    module.subprocess = SimpleNamespace(Popen=forked.Popen, TimeoutExpired=subprocess.TimeoutExpired)
     return module
 
 
