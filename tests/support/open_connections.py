@@ -5,7 +5,7 @@ Python 3.13 warns when it collects one, in whatever test that happens; this says
 from __future__ import annotations
 
 import sqlite3
-import traceback
+import sys
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -70,6 +70,9 @@ def _watched(factory: type[sqlite3.Connection]) -> type[sqlite3.Connection]:
 
 
 def _place() -> str:
-    frames = [f"{Path(frame.filename).relative_to(ROOT)}:{frame.lineno}" for frame in traceback.extract_stack()
-              if frame.filename.startswith(_SHOWN) and frame.filename != __file__]
-    return " < ".join(reversed(frames[-_SHOWN_FRAMES:]))
+    places, frame = [], sys._getframe(1)
+    while frame is not None and len(places) < _SHOWN_FRAMES:  # traceback.extract_stack() would look at the file of every frame
+        if frame.f_code.co_filename.startswith(_SHOWN) and frame.f_code.co_filename != __file__:
+            places.append(f"{frame.f_code.co_filename.removeprefix(f'{ROOT}/')}:{frame.f_lineno}")
+        frame = frame.f_back
+    return " < ".join(places)

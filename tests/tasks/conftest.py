@@ -11,6 +11,7 @@ from svcd.instance.instance import Instance
 from svcd.instance.task_records import Task, TaskFilter
 from svcd.tasks import indexing
 from svcd.tasks.runner import Runner
+from tests.support.tasks_in_process import new_instance
 
 
 class LocalWriter:
@@ -53,7 +54,7 @@ class TaskHarness:
     def open(self) -> None:
         self.writer = self.make_writer()
         self.bugs: list[str] = []
-        self.instance = Instance(self.path)
+        self.instance = Instance(self.path) if self.path.exists() else new_instance(self.path)
         self.runner = Runner(self.instance, make_writer=lambda _: self.writer, on_bug=self.bugs.append,
                              retry_s=0, quiet_s=0, **self.options)
         self.queue = self.instance.queue
