@@ -15,6 +15,7 @@ import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -199,16 +200,19 @@ def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> i
     if unknown := set(given.platform) - set(PLATFORMS):
         parser.error(f"no platform {min(unknown)}; platforms are {', '.join(PLATFORMS)}")
     status = 0
-    with TemporaryDirectory(prefix="svcd-made-") as folder:
+    mirrors = [environ["SVCD_MIRROR"]] if environ.get("SVCD_MIRROR") else []
+    reasons = {name: why_not(name) for name in given.platform}
+    # Two roots at once, beside what is built and tried: they mostly wait for mirrors.
+    with TemporaryDirectory(prefix="svcd-made-") as folder, ThreadPoolExecutor(2) as pool:
+        archives = {name: pool.submit(archive_of, name, given.roots, mirrors) for name, reason in reasons.items() if not reason}
         if build.main(["--into", folder, "wheel", "pyz", "deb"]):
             return 1
-        mirrors = [environ["SVCD_MIRROR"]] if environ.get("SVCD_MIRROR") else []
-        for name in given.platform:
-            if reason := why_not(name):
+        for name, reason in reasons.items():
+            if reason:
                 print(f"{name:16} skipped: {reason}", flush=True)
                 continue
             try:
-                archive = archive_of(name, given.roots, mirrors)
+                archive = archives[name].result()
             except subprocess.CalledProcessError:
                 print(f"{name:16} skipped: mmdebstrap could not build the root", flush=True)
                 continue
