@@ -37,7 +37,14 @@ class _Sender:
     def __init__(self, config: pytest.Config, path: Path) -> None:
         self._config, self._file = config, path.open("wb", buffering=0)
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if not report.passed:  # a module that is skipped, or cannot be imported
+            self._send(report)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._send(report)
+
+    def _send(self, report: pytest.CollectReport | pytest.TestReport) -> None:
         pickle.dump(self._config.hook.pytest_report_to_serializable(config=self._config, report=report), self._file)
 
     def pytest_unconfigure(self) -> None:
@@ -63,7 +70,7 @@ class _Second:
         ran = yield
         status = self._process.wait()
         received = [*self._received()]
-        session.testscollected += sum(report.when == "setup" for report in received)
+        session.testscollected += sum(getattr(report, "when", "") == "setup" for report in received)
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         terminal.ensure_newline()
         for report in received:
@@ -85,6 +92,9 @@ class _Second:
 
     def _replay(self, report: Any) -> None:
         hook = self._config.hook
+        if isinstance(report, pytest.CollectReport):
+            hook.pytest_collectreport(report=report)
+            return
         if report.when == "setup":
             hook.pytest_runtest_logstart(nodeid=report.nodeid, location=report.location)
         hook.pytest_runtest_logreport(report=report)

@@ -24,6 +24,7 @@ def test_it_fails(): print("some words"); assert [1] == [2]
 def test_it_is_skipped(): pytest.skip("why")
 def test_it_dies(): os.environ["DIES"] == "1" and os._exit(3)
 """,
+    "tests/text/test_skipped.py": "import pytest\npytest.importorskip('nothing_like_this')\n",
     "tests/conftest.py": "import halves\ndef pytest_sessionstart(session): halves.split(session.config)\n",
     "halves.py": Path(halves.__file__).read_text(),
     "pytest.ini": "[pytest]\ntestpaths = tests\naddopts = --import-mode=importlib -ra -p no:cacheprovider -p no:hypothesispytest\n",
@@ -51,8 +52,9 @@ def test_both_report_as_one(project: Path) -> None:
     assert status == 1
     assert "collected 1 item\n" in said and said.count("tests/text/test_beside.py .Fs.") == 1
     assert "assert [1] == [2]" in said and "some words" in said
-    assert "SKIPPED [1] tests/text/test_beside.py:5: why" in said and "FAILED tests/text/test_beside.py::test_it_fails" in said
-    assert "1 failed, 3 passed, 1 skipped in " in said.splitlines()[-1]
+    assert "SKIPPED [1] tests/text/test_beside.py:5: why" in said and "SKIPPED [1] tests/text/test_skipped.py:2: could not import" in said
+    assert "FAILED tests/text/test_beside.py::test_it_fails" in said
+    assert "1 failed, 3 passed, 2 skipped in " in said.splitlines()[-1]
 
 
 def test_a_second_process_that_dies_is_a_failure(project: Path) -> None:
@@ -63,4 +65,4 @@ def test_a_second_process_that_dies_is_a_failure(project: Path) -> None:
 
 def test_named_paths_have_one_process(project: Path) -> None:
     status, said = run(project, "tests/text", "-k", "dies or computes")
-    assert status == 1 and "1 failed, 1 passed, 2 deselected" in said, said
+    assert status == 1 and "1 failed, 1 passed, 1 skipped, 2 deselected" in said, said
