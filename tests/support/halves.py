@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-WAIT = ("cluster", "conformance", "distribution", "examples", "faults", "system")
+WAIT = ("cli", "cluster", "commands", "conformance", "distribution", "examples", "faults", "system")
 # Options that read what an earlier run left, ask at a terminal, or run nothing.
 _ALONE = ("lf", "failedfirst", "newfirst", "stepwise", "usepdb", "trace", "collectonly", "setuponly", "setupplan")
 _REPORTS = "SVCD_TEST_REPORTS"  # in the environment of the second process: the file that takes its reports
