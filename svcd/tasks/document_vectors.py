@@ -210,7 +210,6 @@ class DocumentVectors:
     def _generate(self, source: Source, generations: Generations, document: ChangedDocument, held: StoredVectors | None,
                   is_asked: bool) -> None:
         """Request new vectors of a document if its inputs changed. is_asked: whether the document asks for new vectors."""
-        self._writer.work["rendered"] += 1
         inputs = source.inputs(document.document_id, document.after)
         known = None
         if document.before is not None and (held is None or held.regenerate):
@@ -218,6 +217,7 @@ class DocumentVectors:
             # Vectors from a user stay valid until the text changes.
             if held is not None and held.is_user_provided and not is_asked and known == inputs:
                 return
+        self._writer.work["rendered"] += 1 if known is None else 2
         generations.add(document.docid, document.document_id, inputs, known, held)
 
 
@@ -372,6 +372,6 @@ class EmbedderChanges:
 
     def _generate(self, change: _EmbedderChange, generations: Generations, stored: StoredDocument, document: Mapping[str, Any],
                   held: StoredVectors | None) -> None:
-        self._writer.work["rendered"] += 1
+        self._writer.work["rendered"] += 2 if change.before else 1
         known = change.before.known_inputs(stored.document_id, document) if change.before else None
         generations.add(stored.docid, stored.document_id, change.source.inputs(stored.document_id, document), known, held)
