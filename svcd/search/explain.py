@@ -27,7 +27,7 @@ from svcd.search.search import Kind, Search, Timer, cutoff_ms, ranking_limits, s
 from svcd.search.word_causes import OwnWords, WordSearch, is_shown, matched_words, missing_cause
 
 # A place beyond the page is counted for this time, in milliseconds; then it is unknown.
-_COUNTING_MS = 25
+_COUNTING_MS = 15
 # BM25 scores all documents to count the better ones: above this number the place is unknown.
 _MOST_SCORED = 10_000
 # Documents that share values of the distinct attribute, also through each other, are ranked together up to this number.
