@@ -204,7 +204,7 @@ class DryIndexWriter(IndexWriter):
 
     def write_values(self, documents: Iterable[tuple[int, Values, Values]]) -> None:
         """Count all documents; measure these."""
-        self.work["values"] = self.number_of_documents
+        self.work["values"], self.work["parsed"] = self.number_of_documents, self._document_bytes
         for _, fresh, values in documents:
             self._sample.update(valued=1, rows=sum(len(text) for text, _ in encoded_values(values).values()),
                                 fresh=sum(len(text) + _POSTING_BYTES * len(postings)

@@ -496,6 +496,7 @@ class IndexWriter:
         for docid, fresh, _ in numbered:
             self._values.change(docid, {}, _postings_of(fresh))
         self.work["values"] += len(numbered)
+        self.work["parsed"] = self._document_bytes  # of all documents: settings change all or none
         self._values.write_rows([(docid, _arrays_of(values)) for docid, _, values in numbered])
 
     def write_locations(self, locations: Mapping[int, DocumentLocation]) -> None:

@@ -284,5 +284,5 @@ def test_rates_follow_the_batches_that_end() -> None:
     rates.learn("films", {}, 5.0, 100, 4.0)
     vectors = {"e": {"made": 50, "calls": 5}}
     assert rates.seconds("films", {}, vectors) == pytest.approx(2 + OVERHEAD_S)
-    rates.learn("films", {"values": 1}, 1e9, 0, 0.0)
-    assert rates.seconds("films", {"values": 1}, {}) <= OVERHEAD_S + 30 * DEFAULTS["values"] * 1.01
+    rates.learn("films", {"located": 1}, 1e9, 0, 0.0)
+    assert rates.seconds("films", {"located": 1}, {}) <= OVERHEAD_S + 30 * DEFAULTS["located"] * 1.01
