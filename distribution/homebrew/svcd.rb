@@ -1,17 +1,16 @@
 # Not tried on Homebrew. The address and the checksum are those of a release.
 class Svcd < Formula
-  include Language::Python::Virtualenv
-
   desc "Search engine in one small daemon, with an HTTP interface"
   homepage "https://example.org/svcd"
-  url "https://example.org/svcd/svcd-0.1.0.pyz"
+  url "https://example.org/svcd/v0.1.0/svcd.pyz"
+  version "0.1.0"
   sha256 "0000000000000000000000000000000000000000000000000000000000000000"
   license "MIT"
 
   depends_on "python@3.13"
 
   def install
-    libexec.install "svcd-0.1.0.pyz" => "svcd.pyz"
+    libexec.install "svcd.pyz"
     (bin/"svcd").write <<~SH
       #!/bin/sh
       exec "#{Formula["python@3.13"].opt_bin}/python3.13" "#{libexec}/svcd.pyz" "$@"

@@ -1,4 +1,6 @@
-"""The recipes of distribution/ for other systems: each is what its parser reads, and says that nobody has tried it."""
+"""The recipes of distribution/ for other systems: each is what its parser reads, names what a release has, and says that nobody has
+tried it.
+"""
 from __future__ import annotations
 
 import re
@@ -8,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from distribution import sdist
 from svcd import __version__
 from svcd.cli.options import OPTIONS
 
@@ -35,10 +38,12 @@ def test_every_recipe_is_checked_and_listed() -> None:
 def test_a_recipe_says_that_it_was_not_tried_and_names_what_exists(name: str) -> None:
     text = (ROOT / name).read_text()
     assert "Not tried on" in text
-    flags = set(re.findall(r"(?<![\w-])--(?!shell|wheel|no-isolation|file|directory|owner|mode)[a-z][a-z-]+", text))
+    flags = set(re.findall(r"(?<![\w-])--(?!shell|file|directory|owner|mode)[a-z][a-z-]+", text))
     assert flags <= {option.flag for option in OPTIONS} | {"--version"}, flags
-    for version in re.findall(r"(?:pkgver=|version: \"|svcd-)(\d+\.\d+\.\d+)", text):
+    for version in re.findall(r"(?:pkgver=|version:? \"|svcd/v)(\d+\.\d+\.\d+)", text):
         assert version == __version__
+    files = {file.replace("$pkgver", __version__) for file in re.findall(r"example\.org/svcd/v[^/]+/([^\s\"]+)", text)}
+    assert files <= {"svcd.pyz", sdist.NAME}
 
 
 @pytest.mark.parametrize(("name", "command"), [(name, command) for name, commands in CHECKS.items() for command in commands],
