@@ -45,6 +45,9 @@ in
         StateDirectory = "svcd";
         WorkingDirectory = "/var/lib/svcd";
         Restart = "on-failure";
+        RestartPreventExitStatus = 2; # a wrong option
+        TimeoutStartSec = "infinity"; # an upgrade of a large database
+        TimeoutStopSec = 60;
         NoNewPrivileges = true;
         ProtectSystem = "strict";
         ProtectHome = true;
