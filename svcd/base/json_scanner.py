@@ -43,13 +43,15 @@ VALUE = "expected value"
 
 _MAX_EXPONENT = 2**31 - 1  # serde_json keeps an exponent in an i32
 
+# What is repeated is an atomic group. Python before 3.11.5 (Debian 12 has 3.11.2) takes a step that fails halfway for a step of a
+# possessive repetition otherwise.
 _WS = rb"[ \t\n\r]*+"
 _HEX = rb"[0-9a-fA-F]"
-_ESCAPED = (rb'\\(?:["\\/bfnrt]|u(?:[0-9a-ce-fA-CE-F]' + _HEX + rb"{3}|[dD](?:[0-7]" + _HEX + rb"{2}"
-            rb"|[89abAB]" + _HEX + rb"{2}\\u[dD][c-fC-F]" + _HEX + rb"{2})))")
+_ESCAPED = (rb'(?>\\(?:["\\/bfnrt]|u(?:[0-9a-ce-fA-CE-F]' + _HEX + rb"{3}|[dD](?:[0-7]" + _HEX + rb"{2}"
+            rb"|[89abAB]" + _HEX + rb"{2}\\u[dD][c-fC-F]" + _HEX + rb"{2}))))")
 _STRING = rb'"(?:[^"\\\x00-\x1f]++|' + _ESCAPED + rb')*+"'
 # Numbers too short to overflow a double; others are checked one by one.
-_TAME = rb"-?(?:0|[1-9][0-9]{0,17}+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]{1,2}+)?+(?![0-9.eE])"
+_TAME = rb"-?(?:0|[1-9][0-9]{0,17}+)(?:(?>\.[0-9]++))?+(?:(?>[eE][+-]?[0-9]{1,2}+))?+(?![0-9.eE])"
 _SCALAR = rb"(?:" + _STRING + rb"|" + _TAME + rb"|true|false|null)"
 # Values that are skipped in one call of a pattern, in which no other thread runs.
 _AT_ONCE = rb"{0,1000}+"
@@ -62,8 +64,8 @@ def _flat(levels: int) -> bytes:
     value = _flat(levels - 1)
     member = _STRING + _WS + rb":" + _WS + value
     return (rb"(?:" + _SCALAR
-            + rb"|\[" + _WS + rb"(?:" + value + _WS + rb"(?:," + _WS + rb"(?!\])|(?=\])))" + _AT_ONCE + rb"\]"
-            + rb"|\{" + _WS + rb"(?:" + member + _WS + rb"(?:," + _WS + rb"(?!\})|(?=\})))" + _AT_ONCE + rb"\})")
+            + rb"|\[" + _WS + rb"(?:(?>" + value + _WS + rb"(?:," + _WS + rb"(?!\])|(?=\]))))" + _AT_ONCE + rb"\]"
+            + rb"|\{" + _WS + rb"(?:(?>" + member + _WS + rb"(?:," + _WS + rb"(?!\})|(?=\}))))" + _AT_ONCE + rb"\})")
 
 
 # Each further level doubles the time to compile the pattern, and deeper texts are rarer.
@@ -111,8 +113,8 @@ class _Patterns:
     def __init__(self) -> None:
         self.blank = re.compile(_WS).match
         self.flat = re.compile(_FLAT).match
-        self.items = re.compile(rb"(?:" + _WS + _FLAT + _WS + rb",)" + _AT_ONCE).match
-        self.members = re.compile(rb"(?:" + _WS + _STRING + _WS + rb":" + _WS + _FLAT + _WS + rb",)" + _AT_ONCE).match
+        self.items = re.compile(rb"(?:(?>" + _WS + _FLAT + _WS + rb",))" + _AT_ONCE).match
+        self.members = re.compile(rb"(?:(?>" + _WS + _STRING + _WS + rb":" + _WS + _FLAT + _WS + rb",))" + _AT_ONCE).match
         self.sound = re.compile(rb'(?:[^"\\\x00-\x1f]++|' + _ESCAPED + rb")*+").match
         self.digits = re.compile(rb"[0-9]*+").match
         self.hex4 = re.compile(_HEX + rb"{4}").match

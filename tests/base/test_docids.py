@@ -47,6 +47,11 @@ both = pytest.mark.parametrize("module", IMPLEMENTATIONS, ids=lambda module: mod
 needs_both = pytest.mark.skipif(not HAS_BOTH, reason="pyroaring is not installed: nothing to compare plain Python with")
 
 
+# Its users get the same answers, but the same set may be stored in two ways.
+keeps_no_runs = pytest.mark.skipif(COMPILED.IMPLEMENTATION.startswith("pyroaring 1.0."),
+                                   reason="pyroaring 1.0 keeps runs of docids where a list has the same size")
+
+
 # Sets as recipes, which make the same set with each implementation
 
 Make = Callable[[type], Any]
@@ -221,6 +226,7 @@ def test_a_set_is_stored_container_by_container(module: ModuleType, recipe: Reci
         assert module.bytes_of_containers([(5, container)]) == module.to_bytes(moved)
 
 
+@keeps_no_runs
 @both
 @pytest.mark.parametrize("count", [1, 2, 4, 5, 40, 1000, 2046, 2047, 2048, 3000])
 def test_lists_and_runs_of_the_same_size_have_the_same_bytes(module: ModuleType, count: int) -> None:
@@ -233,6 +239,7 @@ def test_lists_and_runs_of_the_same_size_have_the_same_bytes(module: ModuleType,
         assert module.to_bytes(flipped(gaps, 0, top)) == module.to_bytes(listed)
 
 
+@keeps_no_runs
 @needs_both
 @given(recipe=RECIPES, other=RECIPES)
 @quick
