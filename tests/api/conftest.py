@@ -23,6 +23,7 @@ from svcd.instance.instance import Instance
 from svcd.remote.client import Client as RemoteClient
 from svcd.remote.guard import Guard
 from svcd.remote.reranking import Reranker
+from svcd.search import search
 from svcd.tasks.dry_runs import DryRuns
 from svcd.tasks.indexing_client import MemoryBudget
 from tests.support.tasks_in_process import LocalWriter, instance, work  # noqa: F401 (fixtures)
@@ -131,6 +132,12 @@ def client_of(instance: Instance, master_key: str | None, now: Callable[[], int]
         make_client=make_client, make_reranker=make_reranker, renames_by_patch=renames_by_patch,
         make_dry_runs=lambda: DryRuns(instance, MemoryBudget(), [], 1, LocalWriter))  # type: ignore[arg-type]
     return Client(App(services), instance, searches, keys, broadcasts)
+
+
+@pytest.fixture(autouse=True)
+def _searches_have_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search in a process that waits for a core must not end early; tests of the time limit set one of their own."""
+    monkeypatch.setattr(search, "DEFAULT_CUTOFF_MS", 60_000)
 
 
 @pytest.fixture
