@@ -6,7 +6,8 @@ from here. Any value of SVCD_PLAIN_BITMAPS in the environment selects the class 
 DocIds is immutable: operators and methods return new sets. A result of an operator may take several times the memory that it
 needs; DocIds(result) makes a compact copy for a set that is kept.
 
-The bytes of a set on disk depend neither on the class nor on the way in which the set was made:
+The bytes of a set on disk depend neither on the class nor on the way in which the set was made. (pyroaring 1.0 stores runs where
+a list takes the same room, so there they depend on the class; both classes read both.)
 
     none                      no bytes
     1 to 8 docids             each in 4 bytes, little-endian, ascending
