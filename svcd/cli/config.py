@@ -17,9 +17,9 @@ from svcd.cli.options import AUTO, BY_NAME, BY_VARIABLE, OPTIONS, URL, Option, k
 COMMAND_LINE, ENVIRONMENT, FILE, DEFAULT = "command line", "environment", "file", "default"
 # The credential that is the master key (docs/systemd.md#master-key): a file in the folder of this variable.
 CREDENTIALS_FOLDER, CREDENTIAL = "CREDENTIALS_DIRECTORY", "master-key"
-# A longer file cannot be a key file; svcd would read all of it into memory.
 # A command that starts a daemon for itself gives its own process id in this variable; the daemon ends with the command.
 COMMAND_VARIABLE = "SVCD_COMMAND_PROCESS"
+# A longer file cannot be a key file; svcd would read all of it into memory.
 _MAX_KEY_FILE = 65536
 # Common prefixes are ignored when names are compared. `__` are the dashes of a flag.
 _COMMON_START = re.compile("(__|svc_)?(experimental_)?")
