@@ -35,7 +35,7 @@ class Proximity(ForwardIndexRule):
     def __init__(self, context: RankingContext) -> None:
         super().__init__(context)
         # By attribute, results depend on the order of requests. Restricted fields affect single words, but not pairs.
-        self._reads_documents = not context.postings.is_by_attribute and not context.postings.is_restricted
+        self._reads_documents = self.narrows = not context.postings.is_by_attribute and not context.postings.is_restricted
         # For two neighbours: the conditions that they are near, by distance from 1 on.
         self._near: dict[tuple[Subset, Subset], list[Condition]] = {}
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from svcd.base.docids import DocIds, union_of
+from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.query.graph import END, START, Graph, MatchingStrategy, QueryNode, from_paths
 from svcd.query.reader import DocumentWords
 from svcd.query.terms import Postings, Subset, Terms, first_word
@@ -154,6 +154,8 @@ class GraphRule(Rule):
     # Whether a search may look up conditions that no path reaches. Most rules may: all terms of the graph are derived before
     # they run, so highlighting does not show the difference.
     looks_ahead = True
+    # Whether a condition is computed only for the documents that reached it, if they are much fewer than all that are left.
+    narrows = False
 
     def __init__(self, context: RankingContext) -> None:
         self.context = context
@@ -166,7 +168,7 @@ class GraphRule(Rule):
         if plan is None:
             plan = graph.plans[self.name] = Plan(graph, self.edges_between(graph))
         max_rank = 1 + plan.max_cost + self.extra_rank(graph)
-        search = PathSearch(plan, candidates, self.looks_ahead)
+        search = PathSearch(plan, candidates, self.looks_ahead, self.narrows)
         for cost in plan.path_costs:
             if not search.left:
                 return
@@ -244,6 +246,8 @@ def edges_by_cost(costs: Mapping[int, LocalBitset], node: QueryNode) -> list[Wei
 
 _TO_END = (Edge(0, None, None),)
 _ONE_NODE = 3  # with Start and End
+# A condition is computed for all documents that are left, unless they are this many more than those that reached it.
+WORTH_NARROWING = 1000
 
 
 class Plan:
@@ -285,10 +289,13 @@ class PathSearch:
     do not reveal the conditions that were looked up. It does not work for graphs whose nodes can be skipped.
     """
 
-    def __init__(self, plan: Plan, candidates: DocIds, looks_ahead: bool = False) -> None:
+    def __init__(self, plan: Plan, candidates: DocIds, looks_ahead: bool = False, narrows: bool = False) -> None:
         self.left = candidates
         self._plan = plan
         self._docids: dict[Condition, DocIds] = {}
+        self._narrows = narrows
+        # Conditions computed for some documents: these documents, and those of them that meet the condition.
+        self._partly: dict[Condition, tuple[DocIds, DocIds]] = {}
         self._path: list[QueryNode] = []
         self._found_paths: list[Path] = []
         # After a single node only End is ahead.
@@ -367,7 +374,10 @@ class PathSearch:
             else:
                 meeting = known.get(condition)
                 if meeting is None:
-                    meeting = known[condition] = condition(self.left)
+                    if self._narrows and len(self.left) - len(docids) > WORTH_NARROWING:
+                        meeting = self._among(condition, docids)
+                    else:
+                        meeting = known[condition] = condition(self.left)
                 reached = docids & meeting
                 if not reached:
                     continue
@@ -377,6 +387,15 @@ class PathSearch:
             docids &= self.left
             if not docids:
                 return
+
+    def _among(self, condition: Condition, docids: DocIds) -> DocIds:
+        """Return the documents that meet a condition, at least those of `docids`."""
+        asked, meeting = self._partly.get(condition, (EMPTY, EMPTY))
+        fresh = docids - asked
+        if fresh:
+            meeting |= condition(fresh)
+            self._partly[condition] = asked | fresh, meeting
+        return meeting
 
 
 class CheapestPaths:
