@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,6 +32,8 @@ T = TypeVar("T")
 # A long list of documents is read in portions of READ_BYTES, and of _PORTION_DOCUMENTS at most.
 READ_BYTES = 32768
 _PORTION_DOCUMENTS = 500
+# SQLite asks whether the time is over after this many of its instructions, some 0.1 ms.
+_INSTRUCTIONS = 2000
 
 
 class IndexReader:
@@ -84,6 +87,19 @@ class IndexReader:
         from svcd.index.vector_reader import VectorReader  # loaded late: most indexes do not use it
 
         return VectorReader(self.transaction)
+
+    @contextmanager
+    def limited(self, expired: Callable[[], bool]) -> Iterator[None]:
+        """Raise TimeoutError from the block if it reads after expired() is true; nothing is cached that was not read whole."""
+        self._connection.set_progress_handler(expired, _INSTRUCTIONS)
+        try:
+            yield
+        except sqlite3.OperationalError as failure:
+            if failure.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            raise TimeoutError from None
+        finally:
+            self._connection.set_progress_handler(None, 0)
 
     def cached(self, key: Key, make: Callable[[], T]) -> T:
         """Return make(), cached until the index is written to. It must depend only on this state of the index and not be None."""

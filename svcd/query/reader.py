@@ -15,6 +15,7 @@ or pair has the empty set; unknown names never raise. See `svcd.text.term_positi
 from __future__ import annotations
 
 from array import array
+from contextlib import AbstractContextManager
 from typing import Callable, Collection, Hashable, Iterator, Mapping, Protocol, Sequence, TypeVar
 
 from svcd.base.doc_values import DocValues
@@ -326,6 +327,9 @@ class Reader(Protocol):
     @property
     def vectors(self) -> Vectors:
         """The vectors of documents."""
+
+    def limited(self, expired: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Return a block in which reads raise TimeoutError once expired() is true; nothing is cached that was not read whole."""
 
     def cached(self, key: Key, make: Callable[[], T]) -> T:
         """Return make(), cached under the key for later readers until the next write to the index.

@@ -122,7 +122,8 @@ class _Explanation:
         if self._docid not in DocIds([hit.docid for _, hit in self._pins]):
             cause = self._excluded_cause()
             if cause is None and self._kind is Kind.KEYWORD and found is not None and self._docid not in self._universe:
-                cause = missing_cause(WordSearch(self._scope, self._parsed, self._graph, found), own, self._question.visible)
+                cause = missing_cause(WordSearch(self._scope, self._graph, found, self._question.clock(_COUNTING_MS)), own,
+                                      self._question.visible)
             if cause is not None:
                 return {**members, "cause": cause}
         hits = (self._hits_by_words(found) if found is not None and self._kind is Kind.KEYWORD else
@@ -212,9 +213,15 @@ class _Explanation:
         """Return (place, details, next better bucket, cause) of a document that ranking by words puts beyond the page."""
         alone = DocIds([self._docid])
         has_scores = found is not None and found.scorer is not None and len(self._universe) > _MOST_SCORED
-        followed = follow(self._rules, self._graph, alone if has_scores else self._universe, self._docid,
-                          self._question.clock(_COUNTING_MS))
-        details, place = followed.details, None if has_scores else followed.before + 1
+        expired, better, place = self._question.clock(_COUNTING_MS), None, None
+        details: Details = (Skipped(),)
+        if not has_scores:
+            try:
+                with self._reader.limited(expired):
+                    details, before, better = follow(self._rules, self._graph, self._universe, self._docid, expired)
+                place = before + 1
+            except TimeoutError:
+                pass
         if any(isinstance(detail, Skipped) for detail in details):
             details, place = follow(self._rules, self._graph, alone, self._docid, lambda: False).details, None
         if place is not None:
@@ -222,17 +229,17 @@ class _Explanation:
                 place += position < place
         threshold = self._query.ranking_score_threshold
         if threshold is not None and score(details) < threshold:
-            return None, details, followed.better, self._threshold_cause(details, threshold)
+            return None, details, better, self._threshold_cause(details, threshold)
         rival = self._rival(hits)
         if rival is not None:
-            return None, details, followed.better, rival
+            return None, details, better, rival
         is_cut = any(isinstance(detail, Skipped) for hit in hits for detail in hit.details)
         if is_cut and (place is None or place <= self._end):
-            return place, details, followed.better, {
+            return place, details, better, {
                 "kind": "cutOff", "text": "The time limit `searchCutoffMs` ended the ranking before the document had its place."}
         if self._scope.distinct is not None:
             place = None  # documents with values of better ones were counted, too
-        return place, details, followed.better, self._page_cause(place)
+        return place, details, better, self._page_cause(place)
 
     def _outside_by_vectors(self) -> tuple[int | None, Details, tuple[Details, int] | None, dict[str, Any]]:
         """The same for a search that uses vectors: by a search up to maxTotalHits without threshold."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from svcd.base.docids import DocIds
-from svcd.query.graph import END, Graph, MatchingStrategy, ParsedQuery, QueryNode, removal_groups, universe
+from svcd.query.graph import END, Graph, MatchingStrategy, QueryNode, removal_groups, universe
 from svcd.query.reader import Reader
 from svcd.query.terms import Postings, Subset, Term, Terms, first_word
 from svcd.query.typos import distance, is_one_edit, typos
@@ -24,18 +24,19 @@ _MOST_CHARACTERS = 65_536
 _MOST_MATCHES, _NEAREST = 10, 5
 # The least number of characters of a word that is said to be near to another with one typo, and with two.
 _ONE_TYPO, _TWO_TYPOS = 3, 5
-_STRATEGIES = (MatchingStrategy.LAST, MatchingStrategy.FREQUENCY, MatchingStrategy.ALL)
+# What may find more than another strategy.
+_STRATEGIES = (MatchingStrategy.LAST, MatchingStrategy.FREQUENCY)
 
 Cause = dict[str, Any]
 
 
 class WordSearch(NamedTuple):
-    """The stage of words of a search. graph: empty for the strategy `bm25`."""
+    """The stage of words of a search. graph: empty for the strategy `bm25`. expired: ends the look at other strategies."""
 
     scope: Scope
-    parsed: ParsedQuery
     graph: Graph
     found: Found
+    expired: Callable[[], bool]
 
 
 class OwnWords(dict[str, list[str]]):
@@ -190,7 +191,7 @@ def _cause(asked: WordSearch, own: OwnWords, term: Term, visible: DocIds | None)
         return {"kind": "typoLimit", "word": word, "nearest": [match["text"]], "fields": match["fields"], "typos": near["typos"],
                 "allowed": term.budget,
                 "text": f"The document has `{match['text']}`, at {_counted(near['typos'])} from `{term.word}`: {limit}."}
-    if not terms.docids(Subset(term)) and not everywhere.docids(Subset(term)):
+    if term.exact is None and not terms.docids(Subset(term)) and not everywhere.docids(Subset(term)):
         nearest = _nearest_words(own.reader, term.word, visible)
         hint = f" Near words are {', '.join(f'`{each}`' for each in nearest)}." if nearest else ""
         return {"kind": "wordNotFound", "word": word, "nearest": nearest,
@@ -204,12 +205,20 @@ def _strategy_cause(asked: WordSearch, docid: int, word: str) -> Cause:
     if own is MatchingStrategy.BM25:
         return {"kind": "wordMissing", "word": word, "text": f"The document lacks all words of the query; the first is `{word}`."}
     alone = DocIds([docid])
-    others = [each.value for each in _STRATEGIES if each is not own and docid in universe(asked.graph, terms, each, alone)]
+    others: list[str] = []
+    rest = "the other strategies that drop words require it, too"
+    for strategy in _STRATEGIES:
+        try:
+            with asked.scope.reader.limited(asked.expired):
+                if strategy is not own and docid in universe(asked.graph, terms, strategy, alone):
+                    others.append(strategy.value)
+        except TimeoutError:
+            rest = f"whether `{strategy.value}` requires it, too, was not found out in time"
     lacks = f"The document lacks `{word}`, which the strategy `{own.value}` requires"
     if others:
         return {"kind": "matchingStrategy", "word": word, "strategies": others,
                 "text": f"{lacks}; with `{'` or `'.join(others)}` it matches."}
-    return {"kind": "wordMissing", "word": word, "text": f"{lacks}; the other strategies that drop words require it, too."}
+    return {"kind": "wordMissing", "word": word, "text": f"{lacks}; {rest}."}
 
 
 def _counted(typo_count: int) -> str:

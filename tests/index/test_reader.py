@@ -7,6 +7,7 @@
 5. What is not committed is not seen; what a savepoint undid was never there.
 6. A reader sees one state from its first read to its last.
 7. The documents of a delta are read once, and count in the cache with the memory that they take.
+8. A read that its time limit ends is read again as a whole by whoever comes next.
 """
 from __future__ import annotations
 
@@ -656,6 +657,19 @@ def test_a_reader_sees_one_state(writer: IndexWriter, tmp_path: Path) -> None:
         assert not reader.terms.word_docids("late")
     with reading(tmp_path / "index.sqlite") as reader:
         assert docids(reader.terms.word_docids("late")) == {0}
+
+
+def test_a_read_ends_with_its_time_and_leaves_nothing_half_read(writer: IndexWriter, tmp_path: Path) -> None:
+    with writer.transaction():
+        writer.write([change(docid, {"f0": ["common"]}) for docid in range(2000)])
+    with reading(tmp_path / "index.sqlite") as reader:
+        with pytest.raises(TimeoutError), reader.limited(lambda: True):
+            reader.terms.word_docids("common")
+        with reader.limited(lambda: False):
+            assert len(reader.terms.word_docids("common")) == 2000
+        with pytest.raises(sqlite3.OperationalError), reader.limited(lambda: False):
+            reader.transaction.connection.execute("SELECT nothing")
+        assert len(reader.documents(range(2000))) == 2000  # beyond the block, nothing is limited
 
 
 def test_a_reader_does_not_hold_a_checkpoint_up(writer: IndexWriter, tmp_path: Path) -> None:

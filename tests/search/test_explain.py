@@ -13,7 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -217,6 +217,27 @@ def test_a_place_that_needs_many_documents_compared_is_left_open(monkeypatch: py
     assert (known["place"], told["place"], told["rules"], told["score"]) == (2, None, known["rules"], known["score"])
     assert told["cause"]["kind"] == "pagination"
     assert asked(FILMS, 1, "star", page)["place"] == 2  # a single word has no neighbours to compare
+
+
+class Hurried(DictReader):
+    """Its time is always over."""
+
+    def limited(self, expired: Callable[[], bool]) -> NoReturn:
+        raise TimeoutError
+
+
+def test_a_place_and_strategies_that_take_too_long_are_left_open() -> None:
+    documents = [{"id": 0, "title": "star wars"}, {"id": 1, "title": "wars"}, {"id": 2, "title": "star of wars"},
+                 {"id": 3, "title": "star"}, {"id": 4, "title": "star"}]
+    patient, hurried = (kind(documents, {"searchableAttributes": ["title"]}) for kind in (DictReader, Hurried))
+    page = Federation(limit=1)
+    known, told = (asked(reader, 2, "star wars", page) for reader in (patient, hurried))
+    assert (known["place"], told["place"], told["next"]) == (2, None, None)
+    assert [told[name] for name in ("isHit", "score", "rules", "words")] == [known[name] for name in ("isHit", "score", "rules", "words")]
+    assert told["cause"]["kind"] == "pagination"
+    known, told = (asked(reader, 1, "star wars", matching_strategy="all")["cause"] for reader in (patient, hurried))
+    assert (known["kind"], known["strategies"], told["kind"]) == ("matchingStrategy", ["frequency"], "wordMissing")
+    assert told["text"].endswith("whether `frequency` requires it, too, was not found out in time.")
 
 
 def test_hidden_attributes_and_their_words_are_not_shown() -> None:

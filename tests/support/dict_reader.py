@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from svcd.base.doc_values import DocValues
@@ -424,6 +425,9 @@ class DictReader:
     @property
     def state(self) -> int:
         return id(self)
+
+    def limited(self, expired: Callable[[], bool]) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:
         if key not in self._cached:
