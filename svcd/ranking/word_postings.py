@@ -131,7 +131,7 @@ def _joined_postings(own: Sequence[CountedPostings], derived: Sequence[tuple[Cou
 
 
 def _postings_of(frequencies: Mapping[int, float]) -> CountedPostings:
-    codes = bytes(frequency_code(frequencies[docid]) for docid in sorted(frequencies))
+    codes = bytes(map(frequency_code, map(frequencies.__getitem__, sorted(frequencies))))
     return CountedPostings(DocIds(list(frequencies)), lambda: codes)
 
 

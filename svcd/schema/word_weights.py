@@ -30,6 +30,7 @@ FREQUENCIES = _levels(0.25, 64, 1.04)
 LENGTHS = _levels(1, 64, 1.04)
 
 
+@lru_cache(maxsize=1024)  # a common word has a million, but few different ones
 def frequency_code(frequency: float) -> int:
     """Return the number of the level of a weighted frequency, at least 1 for any occurrence."""
     return min(bisect_left(FREQUENCIES, frequency), 255)
