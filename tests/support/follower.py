@@ -34,7 +34,10 @@ class Follower:
             self.seq, self.documents, self.ids = "0", {}, set()
             return False
         assert status == 200, text
-        named = self._get(f"{self._path}/changes?since={self.seq}")[1]
+        status, named = self._get(f"{self._path}/changes?since={self.seq}")
+        if status in (404, 410):  # the index was deleted or swapped between the two requests
+            return True
+        assert status == 200, named
         for line in named.splitlines()[:len(text.splitlines())]:
             apply(json.loads(line), self.ids)
         for line in text.splitlines():
@@ -44,8 +47,11 @@ class Follower:
         return bool(text)
 
     def _reread(self) -> None:
+        status, text = self._get(f"{self._path}/changes")
+        if status == 404:  # the index was deleted meanwhile
+            return
         self.reread += 1
-        self.seq = json.loads(self._get(f"{self._path}/changes")[1])["seq"]  # before the documents: changes may come twice
+        self.seq = json.loads(text)["seq"]  # before the documents: changes may come twice
         self.documents = {str(each["id"]): each for each in everything(self._get, self._path)}
         self.ids = set(self.documents)
 
