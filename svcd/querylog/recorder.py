@@ -18,6 +18,7 @@ PAUSE_S = 0.4
 # Searches that wait for a file that cannot be written; older ones are dropped.
 MOST_WAITING = 100_000
 MOST_TEXT = 1000  # characters of a text that are kept until it is normalized
+_new = tuple.__new__
 _TOTAL = re.compile(rb'"(?:estimatedTotalHits|totalHits)":(\d+)').search
 
 
@@ -76,15 +77,16 @@ class Recorder:
         """Pass on everything; returns when it is written."""
         with self._flushing:
             self._is_awake = False  # before the rows are taken: a row that comes later wakes the thread again
-            rows: list[Search | Click] = []
-            while self._rows:
-                row = self._rows.popleft()
+            taken, rows = self._rows.popleft, list[Search | Click]()
+            for _ in range(len(self._rows)):
+                row = taken()
                 if type(row) is tuple:  # from note(); the others are complete
-                    request_uid, index_uid, text, total, *rest = row
-                    if isinstance(total, bytes):
+                    request_uid, index_uid, text, total, milliseconds, key_uid, client = row
+                    if type(total) is bytes:
                         found = _TOTAL(total)
                         total = int(found[1]) if found else 0
-                    row = Search(request_uid, index_uid, text, total, *rest)
+                    # As Search(), which takes twice as long.
+                    row = _new(Search, (request_uid, index_uid, text, total, milliseconds, key_uid, client))
                 rows.append(row)
             if not rows:
                 return
