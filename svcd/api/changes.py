@@ -99,7 +99,7 @@ ROUTES = (
     Route("GET", "/indexes/{index_uid}/changes", follow, "documents.get", {200: shapes.record({
         "seq": {"type": "string"}, "operation": {"type": "string", "enum": ["put", "delete", "clear"]},
         "id": {"type": "string"}, "document": {"type": "object"},
-    }, optional=["operation", "id", "document"])}, "Follow the changes of documents", "Documents", query={
+    }, optional=["operation", "id", "document"]), 410: "Error"}, "Follow the changes of documents", "Documents", query={
         "since": Param(Position.parse, about="The `seq` of the last change that the client has seen, or `0` for the beginning of "
                                              "the index. Without it, the answer is the present `seq`."),
         "documents": Param(query_strings.boolean, default=False, about="Add the documents, in their present state."),

@@ -18,7 +18,8 @@ _SECURITY_SCHEME = "Bearer"
 _MEANINGS = {
     200: "Success.", 201: "Created.", 202: "Task enqueued.", 204: "Done.", 304: "The client has this answer.",
     400: "The request is wrong.", 401: "No usable Authorization header.", 403: "The key does not allow it.",
-    404: "Not found.", 415: "The content type is missing or not supported.",
+    404: "Not found.", 410: "Gone: read all documents, then follow.",
+    415: "The content type is missing or not supported.",
 }
 _CONDITION = {"If-None-Match": "`ETag` headers of earlier answers: if one is still the answer, status 304 without a body."}
 _BEARER = ("The master key, the value of an API key or, to search, a tenant token signed with one (JWT). The master key "
@@ -43,7 +44,8 @@ def _responses(route: Route) -> Json:
     for status, shape in answers.items():
         response: Json = {"description": _MEANINGS[status]}
         if status != 204:
-            response["content"] = _content(route.answer_type, ref(shape) if isinstance(shape, str) else dict(shape))
+            media_type = route.answer_type if status < 400 else JSON
+            response["content"] = _content(media_type, ref(shape) if isinstance(shape, str) else dict(shape))
         responses[str(status)] = response
     if route.etag:
         responses["304"] = {"description": _MEANINGS[304]}
