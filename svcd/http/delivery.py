@@ -50,14 +50,15 @@ def encode_response(request: Request, response: Response, *, minor: int, closes:
     """Encode a response for a client of HTTP/1.minor. closes: whether the connection ends with it."""
     status, body, stream = response.status, response.body, None
     fields = [STATUS_LINES.get(status) or f"HTTP/1.1 {status} \r\n", f"Date: {_date()}\r\n"]
-    if body and status not in BODILESS:
+    is_packed = bool(body) and status not in BODILESS
+    if is_packed:
         fields.append(f"Content-Type: {response.content_type}\r\n")
     for name, value in (*response.headers, *answer_headers(request.headers)):
         if "\n" in value or "\r" in value:
             raise ValueError(f"header {name} with a line end: {value!r}")
         fields.append(f"{name}: {value}\r\n")
-    is_packed = bool(body) and status not in BODILESS and not any(
-        name.lower() == "content-encoding" for name, _ in response.headers)
+        if name.lower() == "content-encoding":
+            is_packed = False
     coding = choose_coding(request.headers.get("accept-encoding")) if is_packed else ""
     if is_packed:
         fields.append("Vary: Accept-Encoding\r\n")
