@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from tests.support.bearers import MASTER_KEY, token, uid, value_of
 SEARCH = "/indexes/films/search"
 WORDS = ("star", "moon", "wars", "sea")
 OWN = re.compile(r'"(processingTimeMs|requestUid|queryUid)":("[^"]*"|\d+)')  # of each answer, not of what is asked
-OPERATIONS = 30
+OPERATIONS, SEED = (400, int(os.environ.get("SVCD_FAULTS_SEED", "1"))) if os.environ.get("SVCD_SOAK") == "1" else (30, 1)
 
 Ask = tuple[str, str, Any, dict[str, str]]
 
@@ -101,13 +102,15 @@ def operation(chance: random.Random) -> tuple[str, str, Any]:
     ])
 
 
+# Refusals that earlier changes explain: a feature that is off, the largest number of webhooks.
+EARLIER = ("feature_not_enabled", "invalid_webhooks")
 FILTERABLE = {"filterableAttributes": ["kind", "by"]}
 SETTINGS = FILTERABLE | {"embedders": {"e": {"source": "userProvided", "dimensions": 2}}}
 
 
 def test_an_answer_that_is_not_sent_again_is_the_answer_that_would_be_sent(connect: Any, instance: Any, work: Callable[[], None],
                                                       admin: Callable[..., Got]) -> None:
-    chance, client = random.Random(1), connect(MASTER_KEY)
+    chance, client = random.Random(SEED), connect(MASTER_KEY)
     for feature in ("dynamicSearchRules", "foreignKeys", "network"):
         instance.update_features({feature: True})
     key = uid(1)
@@ -120,7 +123,8 @@ def test_an_answer_that_is_not_sent_again_is_the_answer_that_would_be_sent(conne
             for index in ("films", "books"):
                 admin("PATCH", f"/indexes/{index}/settings", SETTINGS)
         change = operation(chance)
-        assert admin(*change).status < 300, change
+        got = admin(*change)
+        assert got.status < 300 or got.fault[1] in EARLIER, change
         work()
         for ask, answers in zip(asks(*bearers), known):
             whole = send(client, ask)

@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 _HELD = {"passed": "yes", "failed": "NO", "skipped": "skipped"}
 FAULTS = "tests/faults"
 FUZZING = (f"{FAULTS}/test_fuzzing.py",)
-UNTIMED = tuple(f"{FAULTS}/test_{name}.py" for name in (
-    "damage", "full_disk", "secrets", "smuggling", "torn_writes", "upgrades_and_imports", "who_sees_what"))
+UNTIMED = ("tests/api/test_conditional_requests.py", *(f"{FAULTS}/test_{name}.py" for name in (
+    "damage", "full_disk", "secrets", "smuggling", "torn_writes", "upgrades_and_imports", "who_sees_what")))
 PROPERTIES = ("tests", "-m", "hypothesis", "--ignore", FAULTS)
 _NO_TESTS = 5  # the status of pytest when options choose none
 _HEAD = ("promise", "limit", "measured", "held")
