@@ -2,11 +2,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from base64 import b64encode
 from functools import cache, lru_cache
 from hashlib import sha256
-from importlib.resources import files
 from pathlib import Path
 
 import svcd
@@ -39,6 +37,8 @@ def _commit(root: Path) -> tuple[str, str]:
     """Hash and date of the commit checked out in a folder; `unknown` outside a clone or without git."""
     if (root / ".git").exists():
         command = ["git", "-C", str(root), "-c", f"safe.directory={root}", "rev-list", "-n1", "--format=%H %cI", "HEAD"]
+        import subprocess
+
         try:
             written = subprocess.run(command, check=True, capture_output=True, text=True, timeout=5.0).stdout
             sha, date = written.splitlines()[-1].split()  # below a line "commit ..."
@@ -101,6 +101,8 @@ def root(ctx: Context) -> HandlerResult:
 @cache
 def _page() -> tuple[str, tuple[tuple[str, str], ...]]:
     """The page and its headers."""
+    from importlib.resources import files
+
     text = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
     hashes = {}
     for tag in ("script", "style"):  # the policy allows the only element of each kind

@@ -22,7 +22,6 @@ from svcd.http.message import PORTION, Portions
 from svcd.instance.queue import Queue, queue_snapshot
 from svcd.instance.task_records import FINISHED, STATUSES, Page, TaskFilter
 from svcd.tasks.batching import KINDS
-from svcd.tasks.dump_lines import key_line
 from svcd.tasks.views import task_view
 from svcd.validation import (
     Field, Param, anything, boolean, decode_query, map_of, nullable, object_of, parse_index_uid, parsed, positive_integer,
@@ -342,6 +341,8 @@ def wait_for_task(ctx: Context, answer: HandlerResult, seconds: float) -> Handle
 
 def create_dump(ctx: Context) -> HandlerResult:
     """Enqueue a dump. It gets the present keys and instance uid; the rest is read when the dump is written."""
+    from svcd.tasks.dump_lines import key_line  # loads what reads dumps
+
     _, newest_first = ctx.instance.keys.read()
     content = {"keys": [key_line(row) for row in reversed(newest_first)], "instanceUid": ctx.instance.uid}
     return shapes.enqueued(ctx, "dumpCreation", None, {"dumpUid": None}, content)

@@ -17,6 +17,7 @@ import socket
 import sqlite3
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -211,6 +212,8 @@ class BackgroundStart:
             wiring.log_missing_lists()
             serving.preload_search()
             serving.settle()
+            time.sleep(QUIET_S)  # a first search has the interpreter for itself
+            serving.preload_filters()
         except Exception as failure:
             self._failure = failure
             self._server.stop(0)
@@ -336,7 +339,7 @@ def _announce(config: Config, server: Server) -> None:
         logs.warn(f"{config.where('http_addr')}: has no effect, because the service manager has passed sockets")
     if config.exit_when_idle and not server.are_sockets_kept:
         logs.warn(f"{config.where('exit_when_idle')}: no socket was passed, so nothing starts svcd again after its exit")
-    for name, value, source in config.described():
+    for name, value, source in config.described() if logs.is_enabled(logs.DEBUG) else ():
         logs.debug("option", name=name, value=value, source=source)
     usage = "off (--no-analytics)" if config.no_analytics else "off (no --analytics-url)"
     if serving.reports_usage(config):

@@ -48,8 +48,6 @@ _MOST_WAIT_S = 86_400.0
 # The time that a search runs alone in its process before the next may start: longer than nearly every search takes, too short
 # to be noticed.
 HEAD_START_S = 0.02
-# New objects, less freed objects, before Python looks for cycles among the youngest objects.
-_COLLECT_AFTER = 10_000
 # The time until a computing thread lets a waiting thread run. A search waits after each step of SQLite: with Python's 5 ms a
 # dozen steps took 60 ms beside a thread that computes or makes a large response.
 _SWITCH_S = 0.0005
@@ -156,14 +154,14 @@ def preload_search() -> None:
     import svcd.search.search  # noqa: F401
 
 
-def settle() -> None:
-    """Call when all code is loaded: it stays, garbage of searches is collected less often, and threads take turns more often.
+def preload_filters() -> None:
+    """Import the code that parses filters, which takes as long as a search."""
+    import svcd.filters.parser  # noqa: F401
 
-    A search makes some ten thousand objects, few of them in cycles; with Python's limit of 700 collecting took up to a tenth of
-    its time.
-    """
+
+def settle() -> None:
+    """Call when all code is loaded: it stays, and threads take turns more often."""
     gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER)
     sys.setswitchinterval(_SWITCH_S)
 
 

@@ -14,14 +14,11 @@ from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.base.quantities import number_of
 from svcd.filters import requirements
-from svcd.filters.geo_conditions import geo_docids
 from svcd.filters.lexer import FilterError, shown_place
-from svcd.filters.parser import parse
 from svcd.filters.requirements import Cost, Outlines
 from svcd.filters.tree import (BETWEEN, CONTAINS, EQUAL, EXISTS, GREATER, GREATER_OR_EQUAL, IS_EMPTY, IS_NULL, LESS,
-                               LESS_OR_EQUAL, NOT_EQUAL, SHARD, STARTS_WITH, And, BoundingBox, Comparison, Condition, In, Not, Or,
-                               Polygon, Radius, VectorExists, canonical_token)
-from svcd.filters.vector_conditions import vector_docids
+                               LESS_OR_EQUAL, NOT_EQUAL, SHARD, STARTS_WITH, And, BoundingBox, Comparison, Condition, Geo, In,
+                               Not, Or, Polygon, Radius, VectorExists, canonical_token)
 from svcd.query.reader import Reader, Value
 from svcd.schema.field_values import WHITE_SPACE, normal_form
 
@@ -108,6 +105,16 @@ class _Evaluation:
             return self.reader.all_docids() - equal_docids(self.reader, name, values)
         return _OPERATORS[operator](self.reader, name, *values)
 
+    def _vector_exists(self, condition: VectorExists) -> DocIds:
+        from svcd.filters.vector_conditions import vector_docids
+
+        return vector_docids(self.reader, condition)
+
+    def _geo(self, condition: Geo) -> DocIds:
+        from svcd.filters.geo_conditions import geo_docids
+
+        return geo_docids(self.reader, condition, self.outlines)
+
     def _check_operator(self, name: str, operator: str) -> None:
         """Check that the rule of a field allows an operator, unless no document ever had the field: then nothing matches."""
         rule = self.filterable.rule(name)
@@ -118,9 +125,8 @@ class _Evaluation:
 _METHODS: dict[type, Callable[[_Evaluation, Any], DocIds]] = {
     And: _Evaluation._and, Or: _Evaluation._or, Not: _Evaluation._not, In: _Evaluation._in,
     Comparison: _Evaluation._comparison,
-    VectorExists: lambda evaluation, condition: vector_docids(evaluation.reader, condition),
-    **dict.fromkeys((Radius, BoundingBox, Polygon), lambda evaluation, condition: geo_docids(
-        evaluation.reader, condition, evaluation.outlines)),
+    VectorExists: _Evaluation._vector_exists,
+    **dict.fromkeys((Radius, BoundingBox, Polygon), _Evaluation._geo),
 }
 
 
@@ -248,6 +254,8 @@ def read_filter(value: Any, code: str) -> Condition | None:
 
 def parse_filter(value: Any) -> Condition | None:
     """Return the condition tree of a filter of valid shape; None without conditions. Raises FilterError."""
+    from svcd.filters.parser import parse  # its patterns take as long to compile as the first search
+
     parsed = partial(parse, cost=Cost())
     if isinstance(value, str):
         return parsed(value)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cache
 from itertools import chain, combinations
 from math import asin, atan2, ceil, copysign, cos, degrees, dist, hypot, pi, radians, sin, sqrt
@@ -171,6 +170,8 @@ def orientation(left: Position, right: Position, position: Position) -> float:
     difference = one - other
     if abs(difference) > _ROUNDING * (abs(one) + abs(other)):
         return difference
+    from fractions import Fraction  # few points are so close to an edge
+
     east0, north0, east1, north1, east, north = map(Fraction, (x0, y0, x1, y1, x, y))
     exact = (east0 - east) * (north1 - north) - (north0 - north) * (east1 - east)
     return (exact > 0) - (exact < 0)

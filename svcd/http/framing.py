@@ -96,7 +96,7 @@ def read_head(raw: bytes) -> Head:
             raise _fault("BARE_LF")
         if "\r" in line:
             raise _fault("BARE_CR")
-        raise _fault(next((wrong for fault, wrong in REQUEST_LINE_FAULTS if fault.fullmatch(line)), "REQUEST_LINE"))
+        raise _fault(next((wrong for fault, wrong in REQUEST_LINE_FAULTS if re.fullmatch(fault, line)), "REQUEST_LINE"))
     headers = _headers(fields)
     method, target, minor = request[1], request[2], int(request[3])
     host = headers.get("host")
@@ -122,7 +122,7 @@ def _headers(fields: str) -> dict[str, str]:
     pairs = FIELD_LINE.findall(fields)
     # Every match is one whole line: with as many matches as line ends, the pattern skipped no line.
     if len(pairs) != fields.count("\n") - 1 or not fields.endswith("\r\n"):
-        raise _fault(next((wrong for fault, wrong in FIELD_FAULTS if fault.search(fields)), "FIELD"))
+        raise _fault(next((wrong for fault, wrong in FIELD_FAULTS if re.search(fault, fields)), "FIELD"))
     if len(pairs) > MAX_FIELDS:
         raise _fault("FIELDS")
     headers: dict[str, str] = {}
@@ -199,16 +199,16 @@ FAULTS: dict[str, tuple[int, str]] = {  # fault: (status, message)
 
 # Find the fault of a line that did not match; the first match wins. Used only for lines that are certainly wrong.
 REQUEST_LINE_FAULTS = (
-    (re.compile(r"PRI \* HTTP/2\.0"), "HTTP_2"),
-    (re.compile(rf"{TOKEN}{{1,32}}+ [^\x00-\x20\x7f#]++ HTTP/[0-9]\.[0-9]"), "VERSION"),
-    (re.compile(rf"{TOKEN}{{1,32}}+ [^\r\n]*+(?<= HTTP/1\.[01])"), "TARGET"),
+    (r"PRI \* HTTP/2\.0", "HTTP_2"),
+    (rf"{TOKEN}{{1,32}}+ [^\x00-\x20\x7f#]++ HTTP/[0-9]\.[0-9]", "VERSION"),
+    (rf"{TOKEN}{{1,32}}+ [^\r\n]*+(?<= HTTP/1\.[01])", "TARGET"),
 )
 FIELD_FAULTS = (
-    (re.compile(r"(?<!\r)\n"), "BARE_LF"),
-    (re.compile(r"\r(?!\n)"), "BARE_CR"),
-    (re.compile(r"^[ \t]", re.MULTILINE), "FOLD"),
-    (re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"), "CONTROL"),
-    (re.compile(rf"^{TOKEN}++[ \t]++:", re.MULTILINE), "SPACE"),
+    (r"(?<!\r)\n", "BARE_LF"),
+    (r"\r(?!\n)", "BARE_CR"),
+    (r"(?m)^[ \t]", "FOLD"),
+    (r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", "CONTROL"),
+    (rf"(?m)^{TOKEN}++[ \t]++:", "SPACE"),
 )
 
 

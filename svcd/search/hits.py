@@ -7,11 +7,11 @@ them.
 """
 from __future__ import annotations
 
+import os
 import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from secrets import token_hex
 from typing import NamedTuple, Generic, Protocol, TypeVar, overload
 
 from svcd.base.json_text import Literal, Unescaped, long_literals, unescaped
@@ -105,7 +105,7 @@ class LongStrings(dict[str, LongString]):
 
     @cached_property
     def _prefix(self) -> str:
-        return f"{token_hex(16)}:"
+        return f"{os.urandom(16).hex()}:"
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:

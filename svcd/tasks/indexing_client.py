@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import subprocess
 
 _MODULE = "svcd.tasks.indexing_process"
 _END_S = 5.0
@@ -45,6 +47,8 @@ class IndexingProcess:
         if self._process is not None and self._process.poll() is not None:
             self._ended()
         if self._process is None:
+            import subprocess  # loaded with the first batch
+
             self._process = subprocess.Popen(
                 [sys.executable, "-m", _MODULE, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 pass_fds=self._keep_open)
@@ -103,6 +107,8 @@ class IndexingProcess:
         if process is None:
             return
         self._close_pipes(process)
+        import subprocess
+
         try:
             process.wait(_END_S)
         except subprocess.TimeoutExpired:

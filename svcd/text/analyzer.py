@@ -152,7 +152,7 @@ class Analyzer:
                        most: int | None) -> list[Token]:
         """Return the tokens of a text whose width is folded, or whose runs without spaces become pairs of characters."""
         cut, tokens, start = folded_width(text) if self.folds_width else text, list[Token](), 0
-        for place, part in enumerate(UNSPACED.split(cut) if self.has_pairs else (cut,)):
+        for place, part in enumerate(re.split(UNSPACED, cut) if self.has_pairs else (cut,)):
             found: Iterable[Token] = self._pairs(part) if place % 2 else self._grouped_tokens(
                 part, language_of, stop_words, most)
             for token in found:

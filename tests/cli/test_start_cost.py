@@ -27,10 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
 START = "import svcd.cli.main, svcd.cli.daemon"
 IDLE = f"{START}\nfrom svcd.cli import serving, wiring\nserving.preload_search()"
 
-MAX_MODULES_AT_START = 240  # measured: 220, of which 51 are of svcd
-MAX_MODULES_IDLE = 430  # measured: 378, of which 193 are of svcd; 415 on Python 3.14
-MAX_IDLE_MB = 34.0  # measured: 27.9; 31.1 on Python 3.14
-MAX_START_RATIO = 3.6  # measured: 2.2 (0.36 s of 0.16 s)
+MAX_MODULES_AT_START = 240  # measured: 223, of which 50 are of svcd
+MAX_MODULES_IDLE = 415  # measured: 376, of which 195 are of svcd
+MAX_IDLE_MB = 32.0  # measured: 26.4; some 3 more on Python 3.14
+MAX_START_RATIO = 3.4  # measured: 2.2 (0.22 s of 0.10 s)
 # Modules of the standard library whose import takes about half as long as a start: the measure of the machine's speed.
 YARDSTICK = ("import asyncio, decimal, email.message, http.server, sqlite3, ssl, tarfile, unittest.mock, urllib.request, "
              "xml.dom.minidom")
@@ -88,7 +88,7 @@ def test_a_start_loads_nothing_that_only_requests_need() -> None:
 def test_an_idle_daemon_has_not_loaded_what_few_need() -> None:
     few = ("svcd.tasks.indexing_process", "svcd.index.writer", "svcd.remote.client", "svcd.http.tls", "svcd.rhai", "svcd.analytics",
            "svcd.chat", "svcd.api.chat_turns", "svcd.instance.chat_workspaces", "svcd.cli.search_worker", "svcd.search.federation", "svcd.search.joins", "urllib.request",
-           "jwt", "brotli", "tomllib", "csv")
+           "jwt", "brotli", "tomllib", "csv", "tarfile", "subprocess", "decimal")
     loaded = loaded_by(IDLE)
     assert "svcd.search.search" in loaded and "svcd.index.reader" in loaded  # the first search waits for nothing
     assert not [name for name in loaded if name.startswith(few)]

@@ -39,6 +39,7 @@ CONNECTIONS = 5  # for each of the two
 LONG_S = 120  # a run of so many seconds is compared with itself
 WARM = 1 / 3  # this part of the time passes before anything is compared
 PARTS = 12  # of the rest, to compare
+KINDS = {"indexing_process": "indexing", "search_worker": "searching", "fork_server": "searching"}  # part of a command: its kind
 MOST_MB, MOST_LOG_MB, MOST_GROWTH_MB = 300, 200, 10
 MORE_DESCRIPTORS, MORE_THREADS = 16, 4  # connections and threads come and go with the load
 
@@ -132,7 +133,7 @@ def sample(daemon: Daemon, at: float) -> Sample:
             threads += len(os.listdir(folder / "task"))
         except OSError:  # it ended
             continue
-        kind = "indexing" if "indexing_process" in command else "searching" if "search_worker" in command else "main"
+        kind = next((kind for module, kind in KINDS.items() if module in command), "main")
         memory[kind] += sum(int(kb) for kb in re.findall(r"^Pss_(?:Anon|Shmem):\s+(\d+) kB", rollup, re.MULTILINE)) * 1024 / 1e6
     sizes = {path: path.stat().st_size / 1e6 for path in daemon.data.rglob("*.sqlite*")}
     return Sample(at, dict(memory), descriptors, threads, sum(mb for path, mb in sizes.items() if path.name.endswith("-wal")),
