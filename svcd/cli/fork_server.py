@@ -8,6 +8,11 @@ ForkServer is the main process' side, serve() the other; they exchange messages 
     <- pid
     -> pid      kill this process, unless it has ended, and forget it
     <- status   its exit status, negative for a signal
+    -> run      with the name of a module: replace the program of the process
+    <- 0
+
+While no further worker may start, the process runs this module alone (rest()), which takes 6 MB instead of 20. It stays the
+parent of the workers, and loads their code again for the next fork.
 
 The fork server ends when the main process has closed its socket or has ended, and the kernel kills its children with it.
 
@@ -18,19 +23,22 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from svcd.base.machine import end_with_parent
 
+if TYPE_CHECKING:
+    import subprocess
+
 # Seconds to wait for a reply. The start takes a third of a second of processor time, a fork 10 ms.
 _REPLY_S = 30.0
-_MESSAGE_BYTES = 32
-_LOAD, _FORK = b"load", b"fork"
+_MESSAGE_BYTES = 128
+_LOAD, _FORK, _RUN = b"load", b"fork", b"run "
+_RESTING = "svcd.cli.fork_server"
 
 
 class ForkServer:
@@ -38,7 +46,7 @@ class ForkServer:
 
     def __init__(self, module: str, descriptors: Callable[[], Sequence[int]],
                  write: Callable[[IO[bytes]], object] = lambda file: None) -> None:
-        """module: calls serve() with the number in its first argument. descriptors: returns those that its children inherit.
+        """module: calls serve() with the numbers in its arguments. descriptors: returns those that its children inherit.
 
         write: writes the file that it loads, while its code is being loaded.
         """
@@ -46,7 +54,8 @@ class ForkServer:
         self._descriptors = descriptors
         self._write = write
         self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()  # guards _process and _socket
+        self._has_code = False
+        self._lock = threading.Lock()  # guards _process, _has_code and _socket
 
     @property
     def is_running(self) -> bool:
@@ -57,6 +66,13 @@ class ForkServer:
         """Start it unless it runs; returns when all is loaded. Raises OSError."""
         with self._lock:
             self._start()
+
+    def rest(self) -> None:
+        """Have it give up the code of the workers until the next start() or fork()."""
+        with self._lock, suppress(OSError):
+            if self._process is not None and self._has_code:
+                self._has_code = False
+                self._ask(_RUN + _RESTING.encode())
 
     def fork(self) -> tuple[int, IO[bytes], IO[bytes]]:
         """Start a process: (its pid, its standard input, its standard output). Raises OSError."""
@@ -86,19 +102,25 @@ class ForkServer:
             self._close()
 
     def _start(self) -> None:
+        import subprocess  # the resting process does without
+
         if self._process is not None and self._process.poll() is None:
-            return
-        self._close()
-        self._socket, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.settimeout(_REPLY_S)
-        with other_end:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", self._module, str(other_end.fileno())], stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL, pass_fds=[other_end.fileno(), *self._descriptors()])
+            if self._has_code:
+                return
+            self._ask(_RUN + self._module.encode())
+        else:
+            self._close()
+            self._socket, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._socket.settimeout(_REPLY_S)
+            with other_end:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", self._module, str(other_end.fileno())], stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL, pass_fds=[other_end.fileno(), *self._descriptors()])
         with open(os.memfd_create("svcd-fork-server"), "w+b") as file:
             self._write(file)
             file.seek(0)
             self._ask(_LOAD, [file.fileno()])
+        self._has_code = True
 
     def _ask(self, message: bytes, descriptors: Sequence[int] = ()) -> int:
         """Send a message and return the reply. Raises OSError, and closes, if the fork server has ended or does not reply."""
@@ -120,20 +142,26 @@ class ForkServer:
             self._process = None
 
 
-def serve(descriptor: int, run: Callable[[], object], load: Callable[[IO[bytes]], object] = lambda file: None) -> None:
+def serve(descriptor: int, run: Callable[[], object] = lambda: None, load: Callable[[IO[bytes]], object] = lambda file: None,
+          earlier: Iterable[int] = ()) -> None:
     """Fork a process that calls run() for each request, until the main process ends. Call it without other threads.
 
-    descriptor: of the socket. load: called once with the file that ForkServer has written.
+    descriptor: of the socket. load: called once with the file that ForkServer has written. earlier: pids of children that another
+    program of this process has forked.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to the whole process group: the main process decides
         signal.signal(number, signal.SIG_IGN)
-    own_pid, children = os.getpid(), set[int]()
+    own_pid, children = os.getpid(), set(earlier)
     with socket.socket(fileno=descriptor) as control, suppress(ConnectionError):
         while True:
             message, descriptors, _, _ = socket.recv_fds(control, _MESSAGE_BYTES, 2)
             reply = 0
             if not message:
                 return
+            elif message.startswith(_RUN):
+                control.send(b"0")
+                os.execv(sys.executable, [sys.executable, "-m", message.removeprefix(_RUN).decode(),
+                                          *map(str, (descriptor, *children))])
             elif message == _LOAD:
                 with open(descriptors[0], "rb") as file:
                     load(file)
@@ -173,3 +201,7 @@ def _run(run: Callable[[], object], parent: int, descriptors: Sequence[int]) -> 
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(status)  # an ordinary exit would wait for threads that block on their input
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), earlier=map(int, sys.argv[2:]))

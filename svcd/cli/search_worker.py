@@ -149,8 +149,8 @@ class SearchWorker:
         return {"running": self._searches.running, "waiting": self._searches.waiting}
 
 
-def main(descriptor: int) -> None:
-    """Run the fork server of the workers. descriptor: of the socket to the main process."""
+def main(descriptor: int, *earlier: int) -> None:
+    """Run the fork server of the workers. descriptor: of the socket to the main process; earlier: see fork_server.serve()."""
     cache = Cache(0)
 
     def load(file: IO[bytes]) -> None:
@@ -160,7 +160,8 @@ def main(descriptor: int) -> None:
     machine.give_back_large_blocks()
     machine.use_one_arena()
     serving.preload_search()
-    fork_server.serve(descriptor, lambda: run(cache), load)
+    serving.preload_filters()
+    fork_server.serve(descriptor, lambda: run(cache), load, earlier)
 
 
 def run(cache: Cache) -> None:
@@ -209,4 +210,4 @@ def _write(message: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

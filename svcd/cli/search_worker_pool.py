@@ -270,6 +270,8 @@ class SearchWorkerPool:
         for worker in self._workers:
             if worker.ending.is_set() and self._peers.is_absent(worker.number):
                 self._drain(worker.number)  # connections handed off just before its end
+        if not self._free_numbers and not self.is_growing:
+            self.fork_server.rest()
         processes = 1 + sum(worker.is_ready for worker in self._workers)
         if processes != self._processes:
             self._processes = processes

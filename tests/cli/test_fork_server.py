@@ -4,6 +4,7 @@
 2. Its exit status is known when it has ended; one that runs is killed; no other process ever is.
 3. The fork server takes its children along when it is closed or killed, and is started again when it is needed.
 4. A child that fails says why, and ends. A fork server that does not start raises OSError each time.
+5. A resting fork server keeps its children, takes less memory, and loads its code again for the next fork.
 """
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def run():
             raise ValueError("it was asked to")
         print(os.pread(int(line), 9, 0).decode(), os.getpid(), flush=True)
 
-fork_server.serve(int(sys.argv[1]), run)
+fork_server.serve(int(sys.argv[1]), run, earlier=map(int, sys.argv[2:]))
 """
 
 
@@ -108,6 +109,22 @@ def test_signals_to_all_processes_do_not_end_it(server: ForkServer) -> None:
     commands.close()
     replies.close()
     assert server.end(pid) in (0, -signal.SIGKILL) and server._process.poll() is None
+
+
+def test_a_resting_one_keeps_its_children_and_forks_again(server: ForkServer, given: int) -> None:
+    children = [server.fork()]
+    server.rest()
+    server.rest()
+    children.append(server.fork())
+    assert server._process
+    server.rest()
+    for pid, commands, replies in children:
+        with commands, replies:
+            assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1] == str(server._process.pid)
+            assert answer(commands, replies, b"%d" % given) == b"inherited %d\n" % pid
+        assert server.end(pid) in (0, -signal.SIGKILL)
+        assert server.end(pid) == 0
+    assert b"svcd.cli.fork_server" in Path(f"/proc/{server._process.pid}/cmdline").read_bytes()
 
 
 def test_one_that_does_not_start_is_told_each_time() -> None:

@@ -47,7 +47,7 @@ KEY = "a-master-key-of-some-length"
 PATIENCE_S = 15.0
 FILMS = [{"id": number, "title": title} for number, title in enumerate(
     ("The General", "The Gold Rush", "Metropolis", "Sunrise", "The Kid", "Nosferatu", "Faust", "City Lights"))]
-_MODULE = "svcd.cli.search_worker"
+_MODULES = ("svcd.cli.search_worker", "svcd.cli.fork_server")  # the second while the fork server rests
 _numbers = itertools.count()
 
 
@@ -58,7 +58,7 @@ def workers(daemon: Daemon) -> list[int]:
 
 def fork_server_and_workers(daemon: Daemon) -> list[int]:
     """The pid of the process that forks the workers, then theirs."""
-    return [pid for pid in daemon.pids if _MODULE in _command(pid)]
+    return [pid for pid in daemon.pids if any(module in _command(pid) for module in _MODULES)]
 
 
 def _command(pid: int) -> str:
