@@ -6,25 +6,34 @@ documents are exact. See docs/tasks-and-batches.md#dry-runs.
 """
 from __future__ import annotations
 
+import math
 import sqlite3
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from svcd.base import json_text
 from svcd.index import fts, schema
+from svcd.index.bitmap_blocks import BLOCK_BITS
 from svcd.index.connections import BUSY_MS, MAP_BYTES
 from svcd.index.encoded_document import EncodedDocuments, Positions, encoded_documents, encoded_values
-from svcd.index.read_transaction import placeholders, statement_portions
+from svcd.index.prefix_postings import first_letters
+from svcd.index.read_transaction import FORWARD_TEXTS, VALUE_TEXTS, placeholders, rows_by_docid, statement_portions
+from svcd.index.value_writer import posting_entries, rows_of
 from svcd.index.vector_reader import EmbedderRow
 from svcd.index.vector_writer import StoredVectors, VectorWriter
 from svcd.index.writer import DocumentChange, DocumentLocation, IndexWriter, StoredDocument, Values
+from svcd.schema.field_values import field_values, kept_fields
+from svcd.schema.index_settings import IndexSettings
 from svcd.schema.word_weights import WordWeights
 
 _HIDDEN = ("meta", "fields", "embedders")
 _SAMPLE = 200  # documents
+_MOST_SAMPLED = 1000  # changed documents whose rows of postings are counted
+_SPREAD = 40503  # multiplied by a docid, it spreads docids over 16 bits (the golden ratio)
 _ANALYZED = 40  # one part of documents in 40 is analyzed
 _NOWHERE = 256  # no embedder has this number, so no vectors are stored under it
 # Bytes of the tables for each character of a document's words, with and without BM25; for each value beside its text; for each
@@ -90,6 +99,40 @@ class DryVectorWriter(VectorWriter):
         return {}
 
 
+class PostingSample:
+    """Estimates how many rows of postings the changed documents touch, from some of them, spread over all docids.
+
+    Documents share rows, so their number grows as a power of the number of documents (Heaps' law); the sample and a half of it
+    tell the exponent.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[int, Set[Any]] = {}
+        self._part = 1
+
+    def takes(self, docid: int) -> bool:
+        """Return whether a document is in the sample."""
+        return (docid * _SPREAD & 0xFFFF) * self._part < 1 << 16
+
+    def add(self, docid: int, rows: Set[Any]) -> None:
+        """Add a document with its rows, if the sample still takes it; halve the sample when it becomes too large."""
+        if not self.takes(docid):
+            return
+        self._rows[docid] = rows
+        if len(self._rows) > _MOST_SAMPLED:
+            self._part *= 2
+            self._rows = {docid: rows for docid, rows in self._rows.items() if self.takes(docid)}
+
+    def total(self, documents: int) -> float:
+        """Return the number of rows of all changed documents, given their number."""
+        if not self._rows:
+            return 0.0
+        sampled = list(self._rows.values())
+        whole, half = (len(set().union(*rows)) for rows in (sampled, sampled[::2]))
+        exponent: float = math.log(whole / half, len(sampled) / len(sampled[::2])) if half and len(sampled) > 1 else 1.0
+        return float(whole * (documents / len(sampled)) ** min(exponent, 1.0))
+
+
 def _opened(path: Path) -> sqlite3.Connection:
     """Open a read transaction of a file, or of an empty index in memory if it is absent."""
     if path.exists():
@@ -132,6 +175,7 @@ class DryIndexWriter(IndexWriter):
         # Documents that were analyzed, characters of their words, bytes of their values; documents whose values were made again,
         # bytes of all their values and of the new ones.
         self._sample: Counter[str] = Counter()
+        self._postings = PostingSample()
         self._is_reindexed = False
         self._before, self._bytes_before = self.number_of_documents, self._document_bytes
         docids = self.docids.to_array()
@@ -171,12 +215,28 @@ class DryIndexWriter(IndexWriter):
         self._count(given)
         self.work["replacedWords"] += sum(change.has_other_words and not change.is_new and change.json is not None
                                           for change in given)
+        self._note_postings([change for change in given if not change.is_new and self._postings.takes(change.docid)])
         self.vectors.note(given)
         self.write_vectors({change.docid: change.vectors for change in given if change.json is not None and change.vectors})
         self._connection.executemany("INSERT OR REPLACE INTO written(document_id, docid, json) VALUES (?, ?, ?)",
                                      [(change.document_id, change.docid, change.json) for change in given])
         if callable(encoded) and self.parts % _ANALYZED == 1:  # the first part, too
             self._note_sample(encoded())
+
+    def _note_postings(self, changes: Sequence[DocumentChange]) -> None:
+        is_kept, docids = kept_fields(IndexSettings.of(self.settings)), [change.docid for change in changes]
+        values, words = (dict(rows_by_docid(self._connection, statement, docids)) for statement in (VALUE_TEXTS, FORWARD_TEXTS))
+        for change in changes:
+            block = change.docid >> BLOCK_BITS
+            after = {self.field_numbers.get(name, name): held
+                     for name, held in field_values(json_text.loads(change.json or "{}"), is_kept).items()}
+            old, new = ({(fid, key): spelling for fid, held in fields.items() for key, spelling in posting_entries(held).items()}
+                        for fields in (rows_of(values.get(change.docid, "{}")), after))
+            rows: set[Any] = {(block, row) for row, _ in old.items() ^ new.items()}
+            if change.has_other_words:
+                rows |= {(block, column, letter) for column, row in fts.forward_rows(words.get(change.docid, "")).items()
+                         for letter in first_letters(fts.positions(row))}
+            self._postings.add(change.docid, rows)
 
     def _note_sample(self, encoded: EncodedDocuments) -> None:
         for words, values in encoded[0]:
@@ -252,6 +312,7 @@ class DryIndexWriter(IndexWriter):
         which deleted documents alone do not free.
         """
         work = Counter(self.work)
+        work["postings"] = round(self._postings.total(work["replaced"] + work["deleted"]))
         (held,) = self._connection.execute(
             f"SELECT total(length(words)) / max(1, {len(self._chosen)}) FROM forward_index "
             f"WHERE docid IN ({placeholders(self._chosen)})", self._chosen).fetchone()

@@ -43,6 +43,7 @@ class PrefixPostingWriter:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self.changed_rows = 0  # by documents that change
         self.forget()
 
     def forget(self) -> None:
@@ -55,11 +56,14 @@ class PrefixPostingWriter:
         columns = self._edits[docid >> BLOCK_BITS]
         for column, found in after.items():
             for edits in map(columns[column].__getitem__, found):
+                self.changed_rows += not edits
                 edits.append(docid)
             self._gathered += len(found)
         for column, known in before.items():
             for letter in set(known).difference(after.get(column, ())):
-                columns[column][letter].append(~docid)
+                edits = columns[column][letter]
+                self.changed_rows += not edits
+                edits.append(~docid)
             self._gathered += len(known)
         if self._gathered > _MOST_GATHERED:
             self.flush()

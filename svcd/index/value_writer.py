@@ -132,12 +132,15 @@ _Row = tuple[int, int, Key, int]
 RowEdits = dict[tuple[int, Key], list[Any]]
 
 
-def _add_edits(edits: RowEdits, key: tuple[int, Key], edit: list[Any]) -> None:
+def _add_edits(edits: RowEdits, key: tuple[int, Key], edit: list[Any]) -> bool:
+    """Return whether these are the first edits of the row."""
     held = edits.setdefault(key, edit)
-    if held is not edit:
-        held += edit[1:]
-        if held[0] != edit[0]:
-            held[0] = _agreed(held[0], edit[0])
+    if held is edit:
+        return True
+    held += edit[1:]
+    if held[0] != edit[0]:
+        held[0] = _agreed(held[0], edit[0])
+    return False
 
 
 def _agreed(known: str | None, spelling: str | None) -> str | None:
@@ -150,6 +153,7 @@ class ValueWriter:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._groups = ValueGroupWriter(connection, self._keys_of)
+        self.changed_rows = 0  # of value_postings, by documents that change
         self.forget()
 
     def _keys_of(self, docid: int, fid: int, kind: int) -> list[Key]:
@@ -174,10 +178,10 @@ class ValueWriter:
             edits = self._edits[fid, docid >> BLOCK_BITS]
             old, new = before.get(fid, {}), after.get(fid, {})
             for key in old.keys() - new.keys():
-                _add_edits(edits, key, [_NOTHING_ADDED, ~docid])
+                self.changed_rows += _add_edits(edits, key, [_NOTHING_ADDED, ~docid])
             for key, spelling in new.items():
                 if key not in old or old[key] != spelling:
-                    _add_edits(edits, key, [spelling, docid])
+                    self.changed_rows += _add_edits(edits, key, [spelling, docid])
             self._gathered += len(old) + len(new)
         if self._gathered > _MOST_GATHERED:
             self._flush()

@@ -427,6 +427,7 @@ class IndexWriter:
             else:
                 self._replace_words(list(run))
         self._write_values([(change, values) for change, (_, values) in zip(ordered, documents)])
+        self.work["postings"] = self._values.changed_rows + self._prefix_postings.changed_rows
         self._add_letters(letters)
         self._values.add({block: {self.field_numbers[name]: found for name, found in fields.items()}
                           for block, fields in postings.items()})

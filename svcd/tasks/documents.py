@@ -23,7 +23,7 @@ from svcd.index.vector_writer import StoredVectors
 from svcd.index.writer import NO_LOCATION, DocumentChange, DocumentLocation, IndexWriter, StoredDocument
 from svcd.schema.document_vectors import MEMBER as _VECTORS, GivenVectors, split_vectors
 from svcd.schema.documents import attribute_names
-from svcd.schema.field_values import validate_geo
+from svcd.schema.field_values import FieldValues, validate_geo
 from svcd.schema.index_settings import IndexSettings
 from svcd.tasks.analysis import Analysis, AnalysisProcess, AnalysisProcessDied, DocumentText
 from svcd.tasks.document_vectors import ChangedDocument, DocumentVectors, EmbeddingFailure, VectorChanges
@@ -360,7 +360,7 @@ class DocumentWriter:
                 return None
             stored = json_text.loads(before.json)
             return DocumentChange(held.docid, document_id, None, {}, (), _counted(stored), bytes_before, {},
-                                  self._analysis.values(stored))
+                                  self._values_before(stored))
         document = held.document
         if not self._is_in_order(document):  # the stored JSON has its members in the order of field numbers
             document = {name: document[name] for name in sorted(document, key=self._writer.field_numbers.__getitem__)}
@@ -372,8 +372,12 @@ class DocumentWriter:
         stored = json_text.loads(before.json) if before else {}
         return DocumentChange(
             held.docid, document_id, text, None, _counted(held.document), _counted(stored), bytes_before, {},
-            self._analysis.values(stored) if before else {}, location, is_new=before is None,
+            self._values_before(stored) if before else {}, location, is_new=before is None,
             has_other_words=before is None or not self._analysis.has_same_words(stored, held.document), vectors=vectors)
+
+    def _values_before(self, stored: Document) -> Mapping[str, FieldValues]:
+        # A dry run counts documents, and reads the values of a sample.
+        return {} if self._writer.is_dry else self._analysis.values(stored)
 
     def _is_in_order(self, document: Document) -> bool:
         names = tuple(document)

@@ -5,6 +5,7 @@
 3. A dry run changes no file, and enqueues nothing.
 4. Only what is stale is made again; a setting without work costs nothing.
 5. Rates follow the batches that end, within bounds.
+6. The work of changed documents follows from the postings that they touch.
 """
 from __future__ import annotations
 
@@ -14,12 +15,15 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from svcd.index.dry_writer import PostingSample
+from svcd.index.writer import IndexWriter
 from svcd.instance.rates import DEFAULTS, OVERHEAD_S, Rates
 from svcd.instance.task_records import Task
 from svcd.tasks import embedding
@@ -273,6 +277,36 @@ def test_any_history_is_counted(tmp_path_factory: pytest.TempPathFactory, servic
         assert not harness.bugs
     finally:
         harness.instance.close()
+
+
+@pytest.mark.parametrize("is_spread", [True, False], ids=["spread", "together"])
+def test_the_rows_of_postings_that_changes_touch_are_estimated_from_a_sample(is_spread: bool) -> None:
+    """Oracle: the rows of all documents, which share values by a law of Zipf, and have one of their own each."""
+    random, sample, rows = Random(33), PostingSample(), set()
+    for n in range(20_000):
+        docid = n * 40 if is_spread else n
+        own = {(docid >> 16, int(random.paretovariate(0.7))) for _ in range(4)} | {(-1, docid)}
+        rows |= own
+        if sample.takes(docid):
+            sample.add(docid, own)
+        if n in (0, 100, 999, 5000, 19_999):
+            assert sample.total(n + 1) == pytest.approx(len(rows), rel=0 if n < 999 else 0.25)
+    assert PostingSample().total(0) == 0
+
+
+def test_the_rows_of_postings_are_those_that_the_batch_writes(films: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    films.change({"searchableAttributes": ["t"], "filterableAttributes": ["genre", "u"]})
+    films.run()
+    stated, written = [], []
+    monkeypatch.setattr(Rates, "seconds", lambda rates, uid, work, *_: stated.append(work.get("postings")) or 1.0)
+    close = IndexWriter.close
+    monkeypatch.setattr(IndexWriter, "close", lambda writer: (written.append(writer.work["postings"]), close(writer)))
+    for change in (lambda: films.add([{"id": n, "t": f"film {n % 7}", "u": n + 1, "genre": "abc"[n % 3]} for n in range(9)]),
+                   lambda: films.add([{"id": 3, "genre": "d"}, {"id": 4, "u": "two"}], method="update"),
+                   lambda: films.delete(["1", "2", "30"])):
+        dry_run(films, change())
+        films.run()
+    assert stated == [found for found in written if found] and len(stated) == 3
 
 
 def test_rates_follow_the_batches_that_end() -> None:
