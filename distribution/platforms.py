@@ -91,7 +91,8 @@ class Root:
         self.folder = folder
         subprocess.run(["tar", "--extract", "--file", str(archive), "--directory", str(folder), "--exclude", "./dev/*"],
                        check=True)
-        for path in ("/etc/resolv.conf", "/etc/pip.conf", os.environ.get("PIP_CERT", ""), os.environ.get("SSL_CERT_FILE", "")):
+        for path in ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", os.environ.get("PIP_CERT", ""),
+                     os.environ.get("SSL_CERT_FILE", "")):
             if path and Path(path).is_file():
                 (folder / path.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, folder / path.lstrip("/"))

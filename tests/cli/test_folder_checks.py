@@ -20,6 +20,7 @@ import pytest
 from svcd.cli import folder_checks
 from svcd.index.schema import FORMAT
 from tests.faults.make_format_folder import FOLDER
+from tests.support.archives import unpack
 from tests.support.daemon import ROOT, running
 
 NOBODY = 65534
@@ -91,7 +92,7 @@ def test_root_is_warned_of_a_folder_of_somebody_else(folder: Path) -> None:
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.tar.gz")), ids=lambda path: path.name)
 def test_a_start_upgrades_an_old_folder(path: Path, tmp_path: Path) -> None:
     with tarfile.open(path) as archive:
-        archive.extractall(tmp_path / "unpacked", filter="data")
+        unpack(archive, tmp_path / "unpacked")
     (found,) = (each.parent for each in (tmp_path / "unpacked").rglob("instance.sqlite"))
     found.rename(tmp_path / "data.ms")
     with running(tmp_path) as daemon:

@@ -34,6 +34,7 @@ from svcd.api.app import ROUTES
 from svcd.api.openapi import document
 from tests.cli.test_systemd import MAX_EXPOSURE, exposure, needs_systemd
 from tests.distribution.conftest import OFFLINE
+from tests.support.archives import unpack
 from tests.support.shown_blocks import of_kind
 from tests.support.shown_setup import cloned
 
@@ -209,7 +210,7 @@ def unpacked(package: Path, folder: Path) -> Path:
         subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
     else:
         with tarfile.open(fileobj=io.BytesIO(members(package)["data.tar.gz"])) as data:
-            data.extractall(folder, filter="tar")
+            unpack(data, folder)
     return folder
 
 

@@ -19,6 +19,7 @@ from distribution import build, release, sbom, sdist
 from distribution.bundle import ROOT, packages
 from svcd import __version__
 from tests.distribution.conftest import build_apart, run_pip
+from tests.support.archives import unpack
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +34,7 @@ def test_two_runs_write_the_same_bytes(release_files: Path, tmp_path: Path) -> N
     assert set(first) == {"svcd.pyz", f"svcd-{__version__}-py3-none-any.whl", sdist.NAME, f"svcd_{__version__}_all.deb", "openapi.json",
                           sbom.NAME}
     with tarfile.open(release_files / sdist.NAME) as archive:
-        archive.extractall(tmp_path / "sources", filter="data")
+        unpack(archive, tmp_path / "sources")
     run_pip([*build.PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), str(tmp_path / "sources" / f"svcd-{__version__}")],
             PYTHONHASHSEED="2")
     sdist.normalize(*folder.iterdir())

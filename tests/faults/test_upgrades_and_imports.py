@@ -29,6 +29,7 @@ from svcd.instance.instance import Instance
 from svcd.tasks.archive_import import import_dump, import_snapshot
 from svcd.tasks.global_tasks import Folders
 from tests.faults.make_format_folder import FILMS, KEY, file_of, fill
+from tests.support.archives import unpack
 from tests.support.verification import found_faults
 from tests.tasks.conftest import LocalWriter, TaskHarness
 from tests.tasks.test_archive_import import shown
@@ -261,7 +262,7 @@ def test_a_damaged_index_does_not_keep_others_from_an_upgrade(tmp_path: Path, mo
 @pytest.mark.parametrize("number", range(1, schema.FORMAT + 1))
 def test_the_folder_of_every_format_opens(number: int, tmp_path: Path) -> None:
     with tarfile.open(file_of(number)) as archive:
-        archive.extractall(tmp_path / "data", filter="data")
+        unpack(archive, tmp_path / "data")
     assert not any(found_faults(tmp_path / "data", is_full=True).values())
     harness = TaskHarness(tmp_path / "data")
     try:

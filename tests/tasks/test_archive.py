@@ -29,6 +29,7 @@ from svcd.tasks import archive, dump_lines
 from svcd.tasks.batching import KINDS
 from svcd.tasks.global_tasks import Folders, dump_uid
 from svcd.tasks.indexing_client import IndexingProcessDied
+from tests.support.archives import unpack
 from tests.tasks.conftest import LocalWriter, TaskHarness
 
 KEY = dump_lines.key_line(KeyRow("0" * 36, ["*"], ["*"], 0, 0, "all"))
@@ -154,7 +155,7 @@ class opened:
 
     def __init__(self, path: Path, folder: Path) -> None:
         with tarfile.open(path) as tar:
-            tar.extractall(folder / "again", filter="data")
+            unpack(tar, folder / "again")
         self.instance = Instance(folder / "again")
 
     def __enter__(self) -> Instance:
