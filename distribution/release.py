@@ -2,8 +2,8 @@
 
     python -m distribution.release [--into FOLDER] [--image PYTHON]
 
-The folder gets the targets of distribution.build, the image of examples/Containerfile as an archive, and SHA256SUMS. The archive
-is left out, with a message, where buildah is missing or cannot get the image of Python.
+The folder gets the targets of distribution.build, the image of examples/Containerfile as an archive, recipes with the checksums
+of these files, and SHA256SUMS. The archive is left out, with a message, where buildah is missing or cannot get the image.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from distribution import build
+from distribution import build, sdist
 from distribution.bundle import ROOT
 from svcd import __version__
 
@@ -63,6 +63,19 @@ def write_image(pyz: Path, folder: Path, image: str) -> list[Path]:
     return made
 
 
+def write_recipes(folder: Path) -> None:
+    """Write copies of the formula and the APKBUILD with the checksums of svcd.pyz and the source distribution in the folder."""
+    def checksum(algorithm: str, name: str) -> str:
+        return hashlib.new(algorithm, (folder / name).read_bytes()).hexdigest()
+
+    formula = (ROOT / "distribution/homebrew/svcd.rb").read_text()
+    (folder / "svcd.rb").write_text(formula.replace("0" * 64, checksum("sha256", "svcd.pyz")))
+    recipe = (ROOT / "distribution/alpine/APKBUILD").read_text()
+    for listed, name in (("svcd-$pkgver.tar.gz", sdist.NAME), ("svcd-$pkgver.pyz", "svcd.pyz")):
+        recipe = recipe.replace(f"\n0  {listed}\n", f"\n{checksum('sha512', name)}  {listed}\n")
+    (folder / "APKBUILD").write_text(recipe)
+
+
 def write_sums(folder: Path) -> None:
     """Write the SHA-256 of each file, as `sha256sum --check` reads it."""
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(folder.iterdir())
@@ -92,6 +105,7 @@ def main(arguments: Sequence[str]) -> int:
     except (OSError, subprocess.CalledProcessError) as failure:
         reason = (getattr(failure, "stderr", None) or str(failure)).strip().splitlines()[-1]
         print(f"distribution.release: without a container archive: {reason}", file=sys.stderr)
+    write_recipes(given.into)
     write_sums(given.into)
     print((given.into / SUMS).read_text(), end="")
     return 0

@@ -1,4 +1,4 @@
-# Not tried on Homebrew. The address and the checksum are those of a release.
+# Not tried on Homebrew. The address is a placeholder; `make release` writes a copy with the checksum of its svcd.pyz.
 class Svcd < Formula
   desc "Search engine in one small daemon, with an HTTP interface"
   homepage "https://example.org/svcd"

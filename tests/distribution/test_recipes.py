@@ -3,6 +3,7 @@ tried it.
 """
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -44,6 +45,11 @@ def test_a_recipe_says_that_it_was_not_tried_and_names_what_exists(name: str) ->
         assert version == __version__
     files = {file.replace("$pkgver", __version__) for file in re.findall(r"example\.org/svcd/v[^/]+/([^\s\"]+)", text)}
     assert files <= {"svcd.pyz", sdist.NAME}
+
+
+def test_the_apkbuild_has_the_checksum_of_the_script_beside_it() -> None:
+    script = ROOT / "alpine/svcd.initd"
+    assert f"\n{hashlib.sha512(script.read_bytes()).hexdigest()}  {script.name}\n" in (ROOT / "alpine/APKBUILD").read_text()
 
 
 @pytest.mark.parametrize(("name", "command"), [(name, command) for name, commands in CHECKS.items() for command in commands],

@@ -4,9 +4,11 @@
 2. A clone with changes, a commit without the tag, or a changelog without the version is refused, with the reason.
 3. SHA256SUMS is what sha256sum reads; the list of packages has each package of the bundle, with its license.
 4. The wheel can be built from the source distribution.
+5. The recipes among the files have the checksums of the others.
 """
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -44,6 +46,20 @@ def test_two_runs_write_the_same_bytes(release_files: Path, tmp_path: Path) -> N
     release.write_sums(folder)
     if shutil.which("sha256sum"):
         subprocess.run(["sha256sum", "--check", "--quiet", release.SUMS], cwd=folder, check=True)
+
+
+def test_the_published_recipes_have_the_checksums_of_the_files(release_files: Path, tmp_path: Path) -> None:
+    """As abuild does, sh reads the variable of the APKBUILD."""
+    shutil.copytree(release_files, tmp_path, dirs_exist_ok=True)
+    release.write_recipes(tmp_path)
+    formula = (tmp_path / "svcd.rb").read_text()
+    assert f'\n  sha256 "{hashlib.sha256((tmp_path / "svcd.pyz").read_bytes()).hexdigest()}"\n' in formula
+    listed = subprocess.run(["sh", "-c", '. ./APKBUILD; printf %s "$sha512sums"'], cwd=tmp_path, capture_output=True, text=True, check=True)
+    (tmp_path / "svcd.pyz").rename(tmp_path / f"svcd-{__version__}.pyz")
+    shutil.copy(ROOT / "distribution/alpine/svcd.initd", tmp_path)
+    sums = dict(line.split()[::-1] for line in listed.stdout.split("\n") if line)
+    assert sums == {name: hashlib.sha512((tmp_path / name).read_bytes()).hexdigest()
+                    for name in (sdist.NAME, f"svcd-{__version__}.pyz", "svcd.initd")}
 
 
 def test_only_the_commit_of_the_tag_is_released(tmp_path: Path) -> None:
