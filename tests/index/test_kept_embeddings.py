@@ -39,7 +39,7 @@ def test_keys_tell_embedders_and_inputs_apart(other: tuple[str, Any]) -> None:
 
 
 def test_a_damaged_file_is_thrown_away(tmp_path: Path) -> None:
-    file = tmp_path / f"i.sqlite{kept_embeddings.EMBEDDING_SUFFIXES[0]}"
+    file = tmp_path / f"i.sqlite{kept_embeddings.SUFFIXES[0]}"
     file.write_bytes(b"no database" * 1000)
     kept = KeptEmbeddings(tmp_path / "i.sqlite")
     assert kept.find(KEYS) == {}
