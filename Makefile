@@ -9,6 +9,9 @@
 #               the same with a cluster of three nodes: 1,000 faults, a node that missed 100,000 tasks; as root, on Linux: an hour
 # make bench    measure the processor time of searches and compare it with the committed figures (benchmarks/searches.py): five
 #               minutes on a machine at rest; ARGS="--write" replaces the figures
+# make bench-plot
+#               measure how the time of a search grows up to 5,000,000 documents, and rewrite the table in docs/guide/sizing.md and
+#               docs/pictures/growth.svg: half an hour, 9 GB of disk; ARGS="--draw" rewrites them from the committed figures
 # make check    check the sources only: ruff and types
 # make browser  install Chromium and its driver for the tests of the page (as root, on Debian and derivatives)
 # make store    install an object store for the tests of snapshots: s3rver, 14 MB, by npm
@@ -35,7 +38,7 @@ ARGS ?=
 # Install a compiled package of the extra `fast` if it has a wheel for this machine: $(call install_wheel,PACKAGE,EFFECT OF ITS LACK)
 install_wheel = $(PIP) install --only-binary :all: '$(1)' 2>/dev/null || echo "make: no wheel of $(1) for this machine: $(2)" >&2
 
-.PHONY: run test quick coverage soak soak-cluster check bench browser store assistants cluster examples docs lock dist release platforms clean
+.PHONY: run test quick coverage soak soak-cluster check bench bench-plot browser store assistants cluster examples docs lock dist release platforms clean
 .DEFAULT_GOAL := test
 
 run: $(VENV)/ready-to-run
@@ -65,6 +68,9 @@ check: $(VENV)/ready-to-test
 
 bench: $(VENV)/ready-to-run
 	@$(VENV)/bin/python -m benchmarks.searches $(ARGS)
+
+bench-plot: $(VENV)/ready-to-run
+	@$(VENV)/bin/python -m benchmarks.growth $(ARGS)
 
 browser:
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \

@@ -101,8 +101,11 @@ def fixed_work() -> float:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor time of a process so far. Linux only."""
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()) / 1e9
+    """Return the processor time so far of a process and of those that it started and that still run. Linux only."""
+    tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    children = [child for task in tasks for child in (task / "children").read_text().split()]
+    own = sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+    return own + sum(map(processor_seconds, map(int, children)))
 
 
 # The daemon
@@ -117,6 +120,10 @@ class Daemon:
 
     def call(self, method: str, path: str, value: Any = None) -> Any:
         """Send a request and return the JSON of its answer."""
+        return json.loads(self.send(method, path, value))
+
+    def send(self, method: str, path: str, value: Any = None) -> bytes:
+        """Send a request and return the body of its answer."""
         body = value if isinstance(value, (bytes, type(None))) else json.dumps(value).encode()
         self._connection.request(method, path, body, {"Content-Type": "application/json" if value is not body else
                                                       "application/x-ndjson"} if body else {})
@@ -124,19 +131,19 @@ class Daemon:
         text = response.read()
         if response.status >= 400:
             raise RuntimeError(f"{method} {path}: {response.status} {text[:300].decode(errors='replace')}")
-        return json.loads(text)
+        return text
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
     def settle(self) -> None:
-        """Wait until the work after an import is done: half a second with next to no processor time."""
+        """Wait until the work after an import, which begins 0.3 s later, is done: a second with next to no processor time."""
         before = processor_seconds(self.pid)
         while True:
-            time.sleep(0.5)
+            time.sleep(1)
             now = processor_seconds(self.pid)
-            if now - before < 0.02:
+            if abs(now - before) < 0.02:  # less, if a process has ended
                 return
             before = now
 
