@@ -83,7 +83,7 @@ def searches(films: Sequence[Mapping[str, Any]], count: int, seed: int) -> dict[
 
 
 def fixed_work() -> float:
-    """Do a fixed piece of work like that of a search, half in Python, half in SQLite; return its processor time in seconds."""
+    """Do a fixed piece of work that resembles a search, half in Python, half in SQLite; return its processor time in seconds."""
     begin = time.thread_time()
     counts: dict[str, int] = {}
     for number in range(20_000):
@@ -101,7 +101,7 @@ def fixed_work() -> float:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor time so far of a process and of those that it started and that still run. Linux only."""
+    """Return the processor time so far of a process and of its children that still run. Linux only."""
     tasks = list(Path(f"/proc/{pid}/task").iterdir())
     children = [child for task in tasks for child in (task / "children").read_text().split()]
     own = sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9

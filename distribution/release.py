@@ -27,7 +27,7 @@ _PLATFORMS = ("linux/amd64", "linux/arm64")
 
 
 class NotReleasable(RuntimeError):
-    """The sources are not those of a release."""
+    """The checked-out commit cannot be released."""
 
 
 def check_sources(root: Path) -> None:
@@ -37,7 +37,7 @@ def check_sources(root: Path) -> None:
     if TAG not in _git(root, "tag", "--points-at", "HEAD").split():
         raise NotReleasable(f"the commit is not tagged {TAG}; check the tag out, or make it: git tag {TAG}")
     if f"\n## {__version__}" not in (root / "CHANGELOG.md").read_text():
-        raise NotReleasable(f"CHANGELOG.md has no section {__version__}")
+        raise NotReleasable(f"CHANGELOG.md lacks a section {__version__}")
 
 
 def _git(root: Path, *arguments: str) -> str:
@@ -84,7 +84,7 @@ def write_sums(folder: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build everything, print what was made, and return the exit status."""
+    """Build everything, print the names of the files, and return the exit status."""
     parser = ArgumentParser("distribution.release", description="Build all files of a release from its tag.")
     parser.add_argument("--into", type=Path, default=ROOT / "dist" / TAG, metavar="FOLDER",
                         help=f"an empty folder (default: dist/{TAG})")

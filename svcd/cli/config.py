@@ -340,7 +340,7 @@ def warnings(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     if owner := folder_checks.foreign_owner(config.db_path):
         yield f"{config.where('db_path')}: {owner}"
     for name, where in config.without_effect():
-        yield f"{where}: has no effect in a file; use {BY_NAME[name].flag} or {BY_NAME[name].variable}"
+        yield f"{where}: cannot be set in a file; use {BY_NAME[name].flag} or {BY_NAME[name].variable}"
     meant = sorted(name for name, text in environ.items() if text and options.is_meant_for_svcd(name))
     idle = [config.where(row.name) for row in OPTIONS if not row.has_effect and getattr(config, row.name)]
     idle += [variable for variable in meant if variable in options.VARIABLES_WITHOUT_EFFECT]

@@ -14,7 +14,7 @@ from svcd.commands import documents, import_from, instance, output
 from svcd.commands.instance import MISUSED, CommandFailed, Instance, index_path, read_object
 from svcd.commands.relevance_tests import Outcome, Suite, read_tests
 
-_SHOWN_QUERIES = 5  # of a judged list, those that get worse most and those that improve most
+_SHOWN_QUERIES = 5  # of a judged list: the ones that get worse most and the ones that improve most
 
 ABOUT = "Run relevance tests: queries with the documents that they must find, in a file of TOML or JSON."
 CHECK = (

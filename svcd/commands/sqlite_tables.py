@@ -22,7 +22,7 @@ _INTEGERS = range(-(2**63), 2**63)
 
 
 class TableFacts(NamedTuple):
-    """What an import needs to know of a table or view before it reads rows.
+    """Facts about a table or view that an import needs before it reads rows.
 
     rows: their number. primary_key: the declared primary key, if it is one column. blobs: columns with values that JSON cannot
     represent.
@@ -40,7 +40,7 @@ def table_names(path: Path) -> list[str]:
 
 
 def facts(path: Path, table: str) -> TableFacts:
-    """Return the facts of a table or view; reads all of it. Raises CommandFailed if there is none of this name."""
+    """Return the facts of a table or view; reads all of it. Raises CommandFailed if it is absent."""
     with _reading(path) as database:
         names = [*database.table_names(), *database.view_names()]
         if table not in names:

@@ -43,7 +43,7 @@ class _Derivations(NamedTuple):
 def scorer_of(reader: Reader, postings: Postings, words: Sequence[CountedWord], docids: DocIds, wanted: int) -> Scorer:
     """Return the scorer of the words of a query. docids: the documents of the filter; wanted: number of hits."""
     stored = reader.word_counts
-    # Stored frequencies are those of all attributes, and of typos in all of them.
+    # Stored frequencies count all attributes, and typos in all of them.
     if stored is not None and not postings.is_restricted and postings.is_tolerant_throughout:
         return _scorer_of_stored(reader, stored, postings, words, wanted)
     return _ReadCounts(reader, postings, words).scorer(docids, wanted)

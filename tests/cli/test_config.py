@@ -122,7 +122,7 @@ def test_an_import_in_the_file_has_no_effect_and_is_warned_of(option: Option) ->
     file_with("config.toml", **{option.name: True if option.is_switch else "there.dump"})
     config = load({"master_key": KEY}, {})
     assert (config.source(option.name), getattr(config, option.name)) == (DEFAULT, False if option.is_switch else None)
-    assert list(warnings(config, {})) == [f"`{option.name}` in config.toml: has no effect in a file; use {option.flag} or {option.variable}"]
+    assert list(warnings(config, {})) == [f"`{option.name}` in config.toml: cannot be set in a file; use {option.flag} or {option.variable}"]
     file_with("config.toml", **{option.name: 7})
     assert refusal().startswith(f"`{option.name}` in config.toml: expected ")
 

@@ -75,7 +75,7 @@ def test_only_the_commit_of_the_tag_is_released(tmp_path: Path) -> None:
     with pytest.raises(release.NotReleasable, match=f"the commit is not tagged v{__version__}"):
         release.check_sources(tmp_path)
     git("tag", release.TAG)
-    with pytest.raises(release.NotReleasable, match="CHANGELOG.md has no section"):
+    with pytest.raises(release.NotReleasable, match="CHANGELOG.md lacks a section"):
         release.check_sources(tmp_path)
     (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## {__version__}\n")
     git("commit", "-am", "b")
