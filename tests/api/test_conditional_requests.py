@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 from collections.abc import Callable
@@ -23,12 +22,13 @@ from svcd.api import search as search_route
 from svcd.instance.data_folder import DataFolderReader
 from svcd.instance.rows import KeyRow
 from tests.api.conftest import JSON_TYPE, Client, Got, client_of
+from tests.faults.conftest import IS_LONG, seed  # noqa: F401 (a fixture)
 from tests.support.bearers import MASTER_KEY, token, uid, value_of
 
 SEARCH = "/indexes/films/search"
 WORDS = ("star", "moon", "wars", "sea")
 OWN = re.compile(r'"(processingTimeMs|requestUid|queryUid)":("[^"]*"|\d+)')  # of each answer, not of what is asked
-OPERATIONS, SEED = (400, int(os.environ.get("SVCD_FAULTS_SEED", "1"))) if os.environ.get("SVCD_SOAK") == "1" else (30, 1)
+OPERATIONS = 400 if IS_LONG else 30
 
 Ask = tuple[str, str, Any, dict[str, str]]
 
@@ -102,15 +102,15 @@ def operation(chance: random.Random) -> tuple[str, str, Any]:
     ])
 
 
-# Refusals that earlier changes explain: a feature that is off, the largest number of webhooks.
-EARLIER = ("feature_not_enabled", "invalid_webhooks")
+# Refusals that earlier changes of a long run explain: a feature that is off, the largest number of webhooks.
+EARLIER = ("feature_not_enabled", "invalid_webhooks") if IS_LONG else ()
 FILTERABLE = {"filterableAttributes": ["kind", "by"]}
 SETTINGS = FILTERABLE | {"embedders": {"e": {"source": "userProvided", "dimensions": 2}}}
 
 
 def test_an_answer_that_is_not_sent_again_is_the_answer_that_would_be_sent(connect: Any, instance: Any, work: Callable[[], None],
-                                                      admin: Callable[..., Got]) -> None:
-    chance, client = random.Random(SEED), connect(MASTER_KEY)
+                                                      admin: Callable[..., Got], seed: int) -> None:
+    chance, client = random.Random(seed), connect(MASTER_KEY)
     for feature in ("dynamicSearchRules", "foreignKeys", "network"):
         instance.update_features({feature: True})
     key = uid(1)
