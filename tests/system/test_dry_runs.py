@@ -14,16 +14,17 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks import growth
 from svcd.base import machine
 from svcd.tasks.views import parse_duration
 from tests.faults.conftest import IS_LONG
@@ -141,15 +142,9 @@ def test_what_a_dry_run_of_films_says_happens(films: Compared) -> None:
     assert films.wrong([each for each in films.figures[2:] if each[0] != "embedder"]) == []
 
 
-def million_documents() -> Iterator[dict[str, Any]]:
-    """One for each sentence of a film, then the same again with other identifiers."""
-    found: list[dict[str, Any]] = []
-    with gzip.open(FILMS, "rt", encoding="utf-8") as lines:
-        for film in map(json.loads, lines):
-            found += [{**{name: film[name] for name in ("title", "year", "cast", "genres")}, "extract": sentence}
-                      for sentence in re.split(r"(?<=[.!?])\s+", film.get("extract") or "")]
-    for number in range(MILLION):
-        yield {"id": number + 1, **found[number % len(found)]}
+def million_documents() -> Iterator[bytes]:
+    """Those of the benchmark, as JSON."""
+    return growth.documents(growth.sentences(gzip.decompress(FILMS.read_bytes()).splitlines()), MILLION)
 
 
 def build_million(daemon: Daemon) -> None:
@@ -158,7 +153,7 @@ def build_million(daemon: Daemon) -> None:
     daemon.done(daemon.call("PATCH", "/indexes/m/settings", json.dumps({
         "searchableAttributes": ["title", "cast", "extract"], "filterableAttributes": ["genres", "year", "cast"],
         "sortableAttributes": ["year", "title"]})))
-    lines = [json.dumps(each, ensure_ascii=False).encode() for each in million_documents()]
+    lines = list(million_documents())
     for start in range(0, MILLION, 300_000):
         daemon.done(daemon.call("POST", "/indexes/m/documents", b"\n".join(lines[start:start + 300_000]),
                                 {"Content-Type": "application/x-ndjson"}, timeout=MOST_ANSWER_S), 3600)
@@ -177,8 +172,7 @@ def million(tmp_path: Path) -> Iterator[Compared]:
     service = ScriptedServer(by_body(lambda body: Vectors([])), path="/embed")
     with running(tmp_path) as daemon:
         daemon.call("PATCH", "/experimental-features", json.dumps({"editDocumentsByFunction": True}))
-        documents = million_documents()
-        yield Compared(daemon, service, [next(documents) for _ in range(10_000)], "m")
+        yield Compared(daemon, service, list(map(json.loads, islice(million_documents(), 10_000))), "m")
         assert daemon.bugs() == []
     service.close()
 
