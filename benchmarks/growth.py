@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.searches import FILMS, ROOT, SETTINGS, Daemon, running, searches
+from svcd.reference import SNIPPET
 
 FIGURES = Path(__file__).with_name("growth.json")
 PAGE, PICTURE = ROOT / "docs" / "guide" / "sizing.md", ROOT / "docs" / "pictures" / "growth.svg"
@@ -188,9 +189,9 @@ def plot(figures: Figures) -> str:
 
 def page(text: str, figures: Figures) -> str:
     """Return the text of a page with the table in its snippet `growth`."""
-    mark = "<!-- snippet: growth -->\n"
-    before, _, after = text.partition(mark)
-    return before + mark + table(figures) + after[after.index("<!-- end of snippet -->"):]
+    shown = re.search(SNIPPET.format(name="growth"), text, re.DOTALL)
+    assert shown, f"{PAGE.name} has no snippet `growth`"
+    return text[:shown.start(1)] + table(figures) + text[shown.end(1):]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
