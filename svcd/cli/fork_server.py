@@ -11,7 +11,7 @@ ForkServer is the main process' side, serve() the other; they exchange messages 
     -> run      with the name of a module: replace the program of the process
     <- 0
 
-While no further worker may start, the process runs this module alone (rest()), which takes 6 MB instead of 20. It stays the
+While no further worker may start, the process runs this module alone (rest()), which takes 6 MB instead of 33. It stays the
 parent of the workers, and loads their code again for the next fork.
 
 The fork server ends when the main process has closed its socket or has ended, and the kernel kills its children with it.

@@ -18,7 +18,6 @@ PAUSE_S = 0.4
 # Searches that wait for a file that cannot be written; older ones are dropped.
 MOST_WAITING = 100_000
 MOST_TEXT = 1000  # characters of a text that are kept until it is normalized
-_new = tuple.__new__
 _TOTAL = re.compile(rb'"(?:estimatedTotalHits|totalHits)":(\d+)').search
 
 
@@ -85,8 +84,7 @@ class Recorder:
                     if type(total) is bytes:
                         found = _TOTAL(total)
                         total = int(found[1]) if found else 0
-                    # As Search(), which takes twice as long.
-                    row = _new(Search, (request_uid, index_uid, text, total, milliseconds, key_uid, client))
+                    row = Search(request_uid, index_uid, text, total, milliseconds, key_uid, client)
                 rows.append(row)
             if not rows:
                 return
