@@ -435,7 +435,8 @@ OPTIONS: tuple[Option, ...] = (
            about="Extra search processes. auto: up to cores - 1, started under load, stopped when idle. Linux only."),
 
     Option("--search-memory", SIZE, "Search", example="64 MiB",
-           default_description="a twentieth of the indexes searched, 24 to 56 MiB, at most an eighth of the memory",
+           default_description="a twentieth of the indexes searched, 24 to 56 MiB, of large ones a fiftieth; at most an eighth "
+                               "of the memory",
            about="Memory of the search caches of all processes: a quarter for results, the rest for parts of the indexes."),
 
     Option("--query-log", LOG_SIZE, "Query log", default="0", default_description="off", example="100 MiB",

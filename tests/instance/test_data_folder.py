@@ -137,16 +137,19 @@ def test_larger_indexes_have_more_room_between_searches(
     assert rooms[0] == least < rooms[1] < rooms[2]
     for uuid in ("u0", "u1"):
         library.forget(uuid)
-    size = _fill(instance.index_path("u2"), 3 << 20)
+    size = _fill(instance.index_path("u2"), 2 << 20)
     with library.read("films2"):
         assert _kept(library) == most < size // 20
+    size = _fill(instance.index_path("u2"), 3 << 20)
+    with library.read("films2"):
+        assert _kept(library) == size // 50 > most
         library.limit_cache(3 << 20)
         assert _kept(library) == 3 << 20 == 4 * library.answer_limit
         library.share_cache(3)
         assert _kept(library) == 1 << 20
         library.share_cache(1)
         library.limit_cache(None)
-        assert _kept(library) == most
+        assert _kept(library) == size // 50
 
 
 def _kept(library: DataFolderReader) -> int:
