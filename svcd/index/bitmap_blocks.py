@@ -6,7 +6,7 @@ docs/storage.md#field-values.
 """
 from __future__ import annotations
 
-import json
+import sys
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -108,9 +108,34 @@ def edited_set_rows(stored: Mapping[int, bytes], added: DocIds, removed: DocIds)
     return left
 
 
-def listed_docids(docids: str | None) -> DocIds:
-    """Return the set of docids separated by commas, the result of SQLite's group_concat(); None if there was no row.
+# A list of docids as one text for all rows, which SQLite makes in half the time of one row per docid. Each docid has ten digits,
+# a billion more than its value. So two digits are a byte, and one operation on a large integer computes with all of them: 268,000
+# docids take 30 ms from FTS5 to the set; as JSON they took 38 ms, and 10 MB of numbers meanwhile.
+LISTED = "group_concat(rowid + 1000000000, '')"
+_DIGITS, _MORE = 10, 1_000_000_000
+_AT_ONCE = 4096
+_VALUES = bytes(pair // 16 * 10 + pair % 16 if pair < 0xa0 else 0 for pair in range(256))  # of two digits in a byte
+_BYTES = int.from_bytes(b"\0\xff\0\xff" * _AT_ONCE, "big")  # the lower byte of each two
+_HALVES = int.from_bytes(b"\0\0\xff\xff" * _AT_ONCE, "big")  # the lower two bytes of each four
 
-    One text for all rows takes half the time of one row per docid (150 against 350 ns a docid).
-    """
-    return DocIds(json.loads(f"[{docids}]")) if docids else EMPTY
+
+def listed_docids(digits: str | None) -> DocIds:
+    """Return the set of the docids that LISTED lists; None if there was no row."""
+    docids = array("I")
+    for start in range(0, len(digits or ""), _DIGITS * _AT_ONCE):
+        docids += _read_digits((digits or "")[start:start + _DIGITS * _AT_ONCE])
+    return DocIds(docids) if docids else EMPTY
+
+
+def _read_digits(digits: str) -> array[int]:
+    pairs = bytearray.fromhex(digits)
+    if pairs[::_DIGITS // 2].strip(b"\x10"):  # a docid has more than eight digits
+        return array("I", [int(digits[at:at + _DIGITS]) - _MORE for at in range(0, len(digits), _DIGITS)])
+    del pairs[::_DIGITS // 2]
+    values = int.from_bytes(pairs.translate(_VALUES), "big")
+    values = (values >> 8 & _BYTES) * 100 + (values & _BYTES)
+    values = (values >> 16 & _HALVES) * 10_000 + (values & _HALVES)
+    docids = array("I", values.to_bytes(len(pairs), "big"))
+    if sys.byteorder == "little":
+        docids.byteswap()
+    return docids

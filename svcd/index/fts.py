@@ -14,7 +14,7 @@ from itertools import compress
 
 from svcd.base.docids import DocIds, union_of
 from svcd.base.positions import FIELD_SHIFT, LAST_POSITION, bucketed_position
-from svcd.index.bitmap_blocks import listed_docids
+from svcd.index.bitmap_blocks import LISTED, listed_docids
 
 POSITION_GAP = "|"
 # Seven gaps in a row are one hard separator, the commonest case; the forward index stores them as one character.
@@ -262,7 +262,7 @@ def fts_phrase(terms: str, is_prefix: bool) -> str:
 
 def matching_docids(connection: sqlite3.Connection, table: str, query: str) -> DocIds:
     """Return the documents of an FTS5 table that match a query."""
-    (docids,) = connection.execute(f"SELECT group_concat(rowid) FROM {table} WHERE {table} MATCH ?", (query,)).fetchone()
+    (docids,) = connection.execute(f"SELECT {LISTED} FROM {table} WHERE {table} MATCH ?", (query,)).fetchone()
     return listed_docids(docids)
 
 

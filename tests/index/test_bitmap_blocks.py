@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +52,16 @@ def test_blocks_are_joined(several: list[tuple[int, set[int], int]], others: set
         assert list(bitmap_blocks.joined_within(rows, DocIds(list(others)))) == sorted(expected & others)
 
 
-def test_docids_with_commas_are_a_set() -> None:
-    assert list(bitmap_blocks.listed_docids("7,1,70000")) == [1, 7, 70000]
-    assert not bitmap_blocks.listed_docids(None)
+@given(st.lists(st.one_of(st.integers(0, 2**32 - 1), st.integers(0, 10**8 - 1), st.integers(0, 300)), max_size=60))
+def test_a_list_of_docids_by_sqlite_is_their_set(docids: list[int]) -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE docids(rowid INTEGER PRIMARY KEY)")
+    connection.executemany("INSERT OR IGNORE INTO docids VALUES (?)", [(docid,) for docid in docids])
+    (listed,) = connection.execute(f"SELECT {bitmap_blocks.LISTED} FROM docids").fetchone()
+    connection.close()
+    assert list(bitmap_blocks.listed_docids(listed)) == sorted(set(docids))
+
+
+def test_a_long_list_of_docids_is_their_set() -> None:
+    docids = range(5, 9_000_000, 997)
+    assert list(bitmap_blocks.listed_docids("".join(str(docid + 10**9) for docid in docids))) == list(docids)
