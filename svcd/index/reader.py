@@ -19,6 +19,7 @@ from svcd.index.connections import table_sizes
 from svcd.index.geo_reader import GeoReader
 from svcd.index.pair_reader import PairReader
 from svcd.index.read_transaction import Cache, Key, ReadTransaction, placeholders, rows_by_docid, statement_portions
+from svcd.index.schema import LEAST_DOCUMENTS
 from svcd.index.term_reader import VocabularyReader
 from svcd.index.value_reader import ValueReader
 from svcd.index.word_counts import WordCountReader
@@ -46,7 +47,7 @@ class IndexReader:
         # Only the needed keys: the outcomes of the newest batch may be long.
         self._meta: dict[str, Any] = dict(connection.execute(
             "SELECT key, value FROM meta WHERE key IN ('generation', 'docids', 'settings', 'primary_key', 'document_bytes', "
-            "'materialized_postings', 'word_weights')"))
+            "'materialized_postings', 'materialized_build', 'word_weights')"))
         self._connection = connection
         self.generation: int = self._meta.get("generation", 0)
         self.state = uuid, self.generation
@@ -59,6 +60,11 @@ class IndexReader:
         self.settings: IndexSettings = cache.get(
             ("settings", self._meta.get("settings")), lambda: IndexSettings.of(self.stored_settings))
         self.primary_key: str | None = self._meta.get("primary_key")
+
+    @property
+    def lacks_precomputed_postings(self) -> bool:
+        """Whether the index has so many documents that it gets precomputed postings, and not all of them are built."""
+        return self.number_of_documents >= LEAST_DOCUMENTS and '"done"' not in self._meta.get("materialized_build", "")
 
     @property
     def stored_settings(self) -> dict[str, Any]:

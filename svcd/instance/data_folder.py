@@ -80,6 +80,8 @@ MIN_CACHE_BYTES, MAX_CACHE_BYTES = 24 << 20, 56 << 20
 _ANSWER_PART = 4  # answers may take 1/4 of the cache, readers the rest
 _CACHE_PART = 20  # the cache may take 1/20 of the bytes of all indexes that were read,
 _LARGE_PART = 50  # of large indexes 1/50, which may be more than MAX_CACHE_BYTES,
+# twice as much while an index lacks its precomputed postings, as a set then takes up to 100 times as long to read,
+_UNTIL_POSTINGS = 2
 _MEMORY_PART = 8  # and at most 1/8 of the memory of the machine
 INDEX_COLUMNS = "uid, uuid, created_at, updated_at, primary_key, stats"  # in the order of the fields of IndexRow
 _ROWS = f"SELECT {INDEX_COLUMNS} FROM indexes WHERE uid IN (SELECT value FROM json_each(?)) ORDER BY uid"
@@ -118,7 +120,8 @@ class DataFolderReader:
             self._cache = cache
         self._cache_bytes: int | None = None  # limit for the caches of all processes; None follows the size of the indexes
         self._instance_path, self._index_folder = str(path / "instance.sqlite"), str(path / "indexes")
-        self._sizes: dict[str, int] = {}  # uuid -> bytes of its file at the last read
+        # uuid -> bytes of its file at the last read, whether it lacked precomputed postings
+        self._sizes: dict[str, tuple[int, bool]] = {}
         self._processes = 1  # number of processes that share the cache limit
         # One number: it grows when the writing process begins and ends to change indexes or their list, and is odd in between. It
         # is odd, too, in a process that does not know it.
@@ -236,13 +239,13 @@ class DataFolderReader:
                         raise missing_file_error(index_uid) from None
                     raise  # the file exists: another error
                 try:
-                    self._size_cache(uuid, path)
                     try:
                         reader = IndexReader(connection, uuid, self._cache)
                     except sqlite3.OperationalError:
                         if self.is_lost(uuid):
                             raise missing_file_error(index_uid) from None
                         raise
+                    self._size_cache(reader, path)
                     if self.file_uuid(index_uid) == uuid:  # else a swap came before the reader, and perhaps a write after it
                         yield reader
                         return
@@ -344,8 +347,9 @@ class DataFolderReader:
         with self._told_from_damage(index_uid, uuid):
             connection = self._readers.begin(path)
             try:
-                self._size_cache(uuid, path)
-                yield IndexReader(connection, uuid, self._cache)
+                reader = IndexReader(connection, uuid, self._cache)
+                self._size_cache(reader, path)
+                yield reader
             finally:
                 self._readers.end(path, connection)
 
@@ -409,12 +413,12 @@ class DataFolderReader:
         with os.scandir(self._index_folder) as entries:
             return sorted(entry.name.partition(".")[0] for entry in entries if entry.name.endswith(DAMAGED))
 
-    def _size_cache(self, uuid: str, path: str) -> None:
+    def _size_cache(self, reader: IndexReader, path: str) -> None:
         try:
-            size = os.stat(path).st_size
+            size = os.stat(path).st_size, reader.lacks_precomputed_postings
         except FileNotFoundError:  # deleted since it was opened
             return
-        if self._sizes.get(uuid) != size:
+        if self._sizes.get(uuid := reader.state[0]) != size:
             self._sizes[uuid] = size
             self._limit_cache()
 
@@ -425,9 +429,10 @@ class DataFolderReader:
         """Return the bytes that the caches of this process may take between searches."""
         most = self._cache_bytes
         if most is None:
-            size = sum([*self._sizes.values()])
+            sizes = [*self._sizes.values()]
+            size, lacks_postings = sum([size for size, _ in sizes]), any(lacks for _, lacks in sizes)
             wanted = max(min(size // _CACHE_PART, MAX_CACHE_BYTES), size // _LARGE_PART, MIN_CACHE_BYTES)
-            most = min(wanted, _machine_memory() // _MEMORY_PART)
+            most = min(wanted * (_UNTIL_POSTINGS if lacks_postings else 1), _machine_memory() // _MEMORY_PART)
         return most // self._processes
 
     def file_uuid(self, index_uid: str) -> str:

@@ -4,7 +4,8 @@
 2. They write nothing: neither a file nor a row, and take no lock.
 3. Features are as they were told; those that are told of a removal hold no file of the index any more.
 4. Where processes share the number of changes, a state is read once between two changes, and an old one is never returned.
-5. What is kept between searches may take more room the larger the indexes are that are read, within bounds.
+5. What is kept between searches may take more room the larger the indexes are that are read, within bounds, and twice as much while
+   an index lacks its precomputed postings.
 """
 from __future__ import annotations
 
@@ -16,10 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from svcd.base.docids import DocIds, to_bytes
 from svcd.base.errors import ApiError
 from svcd.index.connections import open_writer
 from svcd.index.writer import DocumentChange, IndexWriter
-from svcd.instance.data_folder import DataFolderReader, IndexRow
+from svcd.instance.data_folder import MIN_CACHE_BYTES, DataFolderReader, IndexRow
 from svcd.instance.instance import Instance
 
 
@@ -150,6 +152,19 @@ def test_larger_indexes_have_more_room_between_searches(
         library.share_cache(1)
         library.limit_cache(None)
         assert _kept(library) == size // 50
+
+
+def test_searches_have_twice_the_room_until_postings_are_precomputed(instance: Instance, library: DataFolderReader) -> None:
+    create(instance, "films", "u1")
+    rooms = []
+    for build in ('[1, 5000, "collect", 9]', '[1, 5000, "done", 0]'):
+        with closing(sqlite3.connect(instance.index_path("u1"))) as connection, connection:
+            connection.execute("CREATE TABLE IF NOT EXISTS meta(key PRIMARY KEY, value)")
+            connection.executemany("REPLACE INTO meta VALUES (?, ?)", [("docids", to_bytes(DocIds(range(5000)))),
+                                                                       ("materialized_build", build)])
+        with library.read("films"):
+            rooms.append(_kept(library))
+    assert rooms == [2 * MIN_CACHE_BYTES, MIN_CACHE_BYTES]
 
 
 def _kept(library: DataFolderReader) -> int:
