@@ -53,6 +53,11 @@ def word_of_term(term: str) -> str:
     return _ESCAPE.sub(lambda m: chr(int(m[1], 16)), term)
 
 
+def is_escaped(word: str) -> bool:
+    """Return whether the term of a word is not the word itself."""
+    return _ESCAPED.search(word) is not None
+
+
 def fts_string(terms: str) -> str:
     """Quote a term, or several terms separated by spaces, as a string of FTS5's query language."""
     return '"' + terms.replace('"', '""') + '"'

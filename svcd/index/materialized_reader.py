@@ -78,8 +78,8 @@ class MaterializedReader:
         """Terms whose pairs with each other all have sets: a missing pair means an empty set. None until all pairs are built."""
         if self._built_at is None:
             return None
-        key = "complete terms", self._built_at  # each build belongs to another generation
-        known: Collection[str] | None = self._transaction.cached_value(key)
+        key = "complete terms", self._built_at  # each build belongs to another generation, and a write changes none
+        known: Collection[str] | None = self._transaction.cached_value(key, lambda known, delta: known)
         if known is None:
             text = meta(self._connection, "materialized_pairs")
             if text is not None:

@@ -193,7 +193,12 @@ class PairReader(TermReader):
             found = self._vocabulary.first_terms(prefix, _FEW_TERMS)
             return found if len(found) < _FEW_TERMS else {}
 
-        return self._transaction.cached(("few terms", prefix), load)
+        def updated(known: Mapping[str, int], delta: Delta) -> Mapping[str, int] | None:
+            """Frequencies, and whether there are few terms, only decide what is quicker."""
+            words = fts.spelled_words(known)
+            return known if delta.updated_words(words, fts.word_of_term(prefix)) is words or not known else None
+
+        return self._transaction.cached(("few terms", prefix), load, updated)
 
     def _query_cost(self, distance: int, pair: _Pair, lefts: int, rights: int) -> float:
         """Microseconds that a pair takes, 0 if it is cached. lefts, rights: number of documents of each term."""

@@ -13,7 +13,7 @@ import sys
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import accumulate, chain, takewhile
@@ -55,7 +55,7 @@ class Delta:
 
     def updated(self, known: DocIds, fresh: DocIds) -> DocIds:
         """Bring a set of an older generation up to date. fresh: the written documents that now belong to it."""
-        return (known - self.written) | fresh
+        return known if known & self.written == fresh else (known - self.written) | fresh
 
     @cached_property
     def _occurrences(self) -> dict[str, list[Occurrence]]:
@@ -115,15 +115,25 @@ class Delta:
         return DocIds([docid for docid, rows in self._rows.items()
                        if column in rows and len(rows[column]) - list(rows[column]).count("") == count])
 
-    def updated_words(self, known: Sequence[str], prefix: str) -> Sequence[str] | None:
-        """Bring the list of all words with a prefix up to date; None when it is unknown which terms were removed."""
+    def updated_words(self, known: Sequence[str], prefix: str, left_out: Collection[str] = ()) -> Sequence[str] | None:
+        """Bring the list of all words with a prefix up to date; None when it is unknown which terms were removed.
+
+        known: in byte order; returned itself if nothing changes. left_out: first characters of words that the list leaves out.
+        """
         if self.removed_terms is None:
             return None
-        words = set(known)
         # A later write may have brought back a term that an earlier one removed.
-        removed = words.intersection(fts.word_of_term(term) for term in self.removed_terms if term not in self._occurrences)
-        fresh = {fts.word_of_term(term) for term in self._terms_matching(fts.term_of_word(prefix), True)} - words
-        return sorted((words - removed) | fresh, key=str.encode) if removed or fresh else known
+        removed = {word for term in self.removed_terms if term not in self._occurrences
+                   and is_among(known, word := fts.word_of_term(term))}
+        fresh = {word for term in self._terms_matching(fts.term_of_word(prefix), True)
+                 if (word := fts.word_of_term(term))[0] not in left_out and not is_among(known, word)}
+        return sorted(fresh.union(known) - removed) if removed or fresh else known
+
+
+def is_among(words: Sequence[str], word: str) -> bool:
+    """Return whether a list in byte order has the word."""
+    at = bisect_left(words, word)  # characters have the same order as their bytes in UTF-8
+    return words[at:at + 1] == [word]
 
 
 T = TypeVar("T")
@@ -171,13 +181,21 @@ class ReadTransaction:
         entry: tuple[int, T] | None = self.cache.peek(scoped)
         if entry and entry[0] == self.generation:
             return entry[1]
-        value = None
-        if entry and update and entry[0] < self.generation and (delta := self.delta_since(entry[0])):
-            value = update(entry[1], delta)
+        value = self._updated(scoped, entry, update) if entry and update else None
         if value is None:
             value = load()
-        # A transaction that began earlier must not replace a value that a later one cached.
-        if not entry or entry[0] < self.generation:
+            # A transaction that began earlier must not replace a value that a later one cached.
+            if not entry or entry[0] < self.generation:
+                self.cache.put(scoped, (self.generation, value))
+        return value
+
+    def _updated(self, scoped: Key, entry: tuple[int, T], update: Callable[[T, Delta], T | None]) -> T | None:
+        """Bring a cached value of an older generation up to date; None if that is not possible."""
+        delta = self.delta_since(entry[0]) if entry[0] < self.generation else None
+        value = None if delta is None else update(entry[1], delta)
+        if value is entry[1]:
+            self.cache.renew(scoped, (self.generation, value))
+        elif value is not None:
             self.cache.put(scoped, (self.generation, value))
         return value
 
@@ -187,12 +205,19 @@ class ReadTransaction:
         load: reads it from the tables. written_members: returns the documents of a delta that belong to the set now.
         """
         # A copy takes the least memory; the result of an operator may take several times as much.
-        return self.cached(key, lambda: DocIds(load()), lambda known, delta: DocIds(delta.updated(known, written_members(delta))))
+        def update(known: DocIds, delta: Delta) -> DocIds:
+            docids = delta.updated(known, written_members(delta))
+            return known if docids is known else DocIds(docids)
 
-    def cached_value(self, key: Key) -> Any:
-        """Return the value of a key if it is cached for this generation, else None."""
-        entry = self.cache.peek((self.uuid, *key))
-        return entry[1] if entry and entry[0] == self.generation else None
+        return self.cached(key, lambda: DocIds(load()), update)
+
+    def cached_value(self, key: Key, update: Callable[[Any, Delta], Any] | None = None) -> Any:
+        """Return the value of a key if it is cached for this generation, or `update` can bring it up to date, else None."""
+        scoped = (self.uuid, *key)
+        entry = self.cache.peek(scoped)
+        if entry is None or entry[0] == self.generation:
+            return entry and entry[1]
+        return self._updated(scoped, entry, update) if update else None
 
     def replace_cached(self, key: Key, value: object) -> None:
         """Replace the value of a key for which cached() returned in this transaction."""
@@ -348,6 +373,11 @@ class Cache:
                 else:
                     self.bytes -= entry.size
             self._entries[key] = _Entry(value, size)  # last, or entries that were spared would outlive it
+
+    def renew(self, key: Hashable, value: object) -> None:
+        """Replace the value of a key by a value of the same size, if the key is cached."""
+        if (entry := self._entries.get(key)) is not None:
+            entry.value = value
 
     def items(self) -> list[tuple[Any, Any]]:
         """All keys with their values, those that are evicted next first."""

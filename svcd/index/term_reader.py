@@ -15,7 +15,7 @@ from svcd.base.docids import EMPTY, DocIds, from_bytes_equal, union_of
 from svcd.index import fts, prefix_postings
 from svcd.index.fts import StoredWords, docids_of_any, fts_phrase, matching_docids
 from svcd.index.materialized_reader import MaterializedReader
-from svcd.index.read_transaction import FORWARD_TEXTS, Delta, ReadTransaction, rows_by_docid
+from svcd.index.read_transaction import FORWARD_TEXTS, Delta, ReadTransaction, is_among, rows_by_docid
 from svcd.index.schema import COUNTED_WORDS, COUNT_BLOCK, SHARED_COLUMN
 
 # The words of one index: whether a word exists, which words start with a prefix, which first characters occur.
@@ -51,6 +51,10 @@ class _PrefixWords(NamedTuple):
         return cls(terms if are_few else None, fts.spelled_words(terms))
 
 
+# The first characters of many words, and the words with any other first character, in byte order
+_FirstCharacters = tuple[frozenset[str], Sequence[str]]
+
+
 class VocabularyReader:
     """The vocabulary of an index in a read transaction; a `svcd.query.reader.Vocabulary`."""
 
@@ -67,8 +71,7 @@ class VocabularyReader:
             row = self._connection.execute("SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (
                 fts.fts_string(fts.term_of_word(word)),)).fetchone()
             return row is not None
-        at = bisect_left(words, word)
-        return words[at:at + 1] == [word]
+        return is_among(words, word)
 
     def words_with_prefix(self, prefix: str, limit: int | None = None) -> Sequence[str]:
         """Return the first `limit` words that start with the prefix, itself included, in byte order; "" selects all words."""
@@ -90,8 +93,16 @@ class VocabularyReader:
             self.first_terms(fts.term_of_word(prefix), limit)))
 
     def _prefix_words(self, prefix: str) -> _PrefixWords:
+        def updated(known: _PrefixWords, delta: Delta) -> _PrefixWords | None:
+            """Frequencies may stay as they were: they only decide how to read the terms."""
+            words = delta.updated_words(known.words, prefix)
+            # A later word is not among the first; where words are escaped, the order of terms decides.
+            if words is not None and len(known.words) >= _FIRST_WORDS and not fts.is_escaped("".join(known.words)):
+                words = words[:len(known.words)]
+            return known if words == known.words else None
+
         return self._transaction.cached(("prefix words", prefix), lambda: _PrefixWords.of(
-            self.first_terms(fts.term_of_word(prefix), _FIRST_WORDS)))
+            self.first_terms(fts.term_of_word(prefix), _FIRST_WORDS)), updated)
 
     def first_terms(self, start: str, limit: int) -> dict[str, int]:
         """Return the first terms that start with a term, each with its document frequency; the limit -1 means all."""
@@ -101,12 +112,12 @@ class VocabularyReader:
 
     def first_characters(self) -> Sequence[str]:
         """Return the distinct first characters of all words."""
-        common, rare = self._transaction.cached(("first characters",), self._load_first_characters)
+        common, rare = self._transaction.cached(
+            ("first characters",), self._load_first_characters, self._updated_first_characters)
         self._lists.clear()
         return sorted(common.union(word[0] for word in rare))
 
-    def _load_first_characters(self) -> tuple[frozenset[str], list[str]]:
-        """Return the first characters of many words, and the words with any other first character, in byte order."""
+    def _load_first_characters(self) -> _FirstCharacters:
         common = {letter for letter in _LETTERS if self._connection.execute(
             "SELECT 1 FROM prefix_postings WHERE letter = ? LIMIT 1", (letter,)).fetchone()}
         rare: list[str] = []
@@ -123,6 +134,15 @@ class VocabularyReader:
                     rare += found
         return frozenset(common), sorted(word for word in rare if word[0] not in common)
 
+    def _updated_first_characters(self, known: _FirstCharacters, delta: Delta) -> _FirstCharacters | None:
+        """Bring the result of _load_first_characters() up to date; None if a character may have lost its last word."""
+        common, rare = known
+        words = delta.updated_words(rare, "", common)
+        removed = {fts.word_of_term(term)[0] for term in delta.removed_terms or ()}
+        if words is None or not all(self.first_terms(fts.term_of_word(character), 1) for character in common & removed):
+            return None
+        return common, words
+
     def _cached_list(self, start: str) -> Sequence[str] | None:
         """Return a cached list that has all words with the same first character, maybe others too; None if none is cached.
 
@@ -131,11 +151,13 @@ class VocabularyReader:
         character = start[:1]
         if character in self._lists:
             return self._lists[character]
-        characters: tuple[frozenset[str], list[str]] | None = self._transaction.cached_value(("first characters",))
+        characters: _FirstCharacters | None = self._transaction.cached_value(
+            ("first characters",), self._updated_first_characters)
         if characters and character not in characters[0]:
             words: Sequence[str] | None = characters[1]
         else:
-            words = self._transaction.cached_value(("words", character))
+            words = self._transaction.cached_value(
+                ("words", character), lambda known, delta: delta.updated_words(known, character))
         self._lists[character] = words
         return words
 

@@ -299,6 +299,36 @@ def test_cached_values_are_brought_up_to_date_after_writes(history: list[list[tu
         writer.close()
 
 
+WORDS = st.sampled_from(["a", "aa", "ab", "ab1", "b", "ba", "bb", "bc", "é", "éa", "ù", "X", "Xa", "|", "~", "7", "77"])
+ASKED = st.tuples(st.sampled_from(["a", "ab", "b", "é", "X", "|", "7", "none"]), st.none() | st.integers(1, 3))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.dictionaries(st.integers(0, 3), st.none() | st.lists(WORDS, min_size=1, max_size=9), min_size=1),
+                          st.lists(ASKED, max_size=6)), min_size=2, max_size=6))
+def test_cached_words_are_brought_up_to_date_after_writes(
+        history: list[tuple[dict[int, list[str] | None], list[tuple[str, int | None]]]]) -> None:
+    """Each step writes documents, and asks for some words through one cache: they are those of a reader without cached words."""
+    with (tempfile.TemporaryDirectory() as folder, patch.object(term_reader, "_MANY_WORDS", 2),
+          patch.object(term_reader, "_FIRST_WORDS", 3), patch.object(pair_reader, "_FEW_TERMS", 3)):
+        path, cache, held = Path(folder) / "index.sqlite", Cache(1 << 24), Documents()
+        writer = IndexWriter(path)
+        for batch, asked in history:
+            play(writer, [[(docid, row and {"f0": row}) for docid, row in batch.items()]], held)
+            with reading(path, cache) as reader, reading(path, Cache(1 << 24)) as fresh:
+                words = {word for document in held.values() for word in document["f0"]}
+                for prefix, limit in asked:
+                    assert list(reader.vocabulary.words_with_prefix(prefix, limit)) == list(
+                        fresh.vocabulary.words_with_prefix(prefix, limit))
+                    assert reader.vocabulary.has_word(prefix) == (prefix in words)
+                    term = fts.term_of_word(prefix)
+                    assert set(reader.vocabulary.few_terms(term) or ()) == set(fresh.vocabulary.few_terms(term) or ())
+                    assert reader.terms._few_terms(term).keys() in (
+                        set(), {fts.term_of_word(word) for word in words if word.startswith(prefix)})
+                    assert list(reader.vocabulary.first_characters()) == sorted({word[0] for word in words})
+        writer.close()
+
+
 def materialize_everything(patch: pytest.MonkeyPatch) -> None:
     """Make sets of all terms and prefixes, however few documents there are, in one block for each four of them."""
     patch.setattr(materialized, "LEAST_DOCUMENTS", 0)
