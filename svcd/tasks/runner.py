@@ -36,6 +36,9 @@ from svcd.tasks.process_batches import IndexBatches, ReadingBatches
 if TYPE_CHECKING:
     from svcd.cluster.node import Node
 
+# Seconds between two attempts to kill maintenance, whose process may just be starting.
+_KILL_AGAIN_S = 0.002
+
 
 class Runner:
     """Runs the tasks of an instance.
@@ -106,15 +109,20 @@ class Runner:
                 job.writer.interrupt()
 
     def stop(self, grace_s: float = 5.0) -> None:
-        """Claim no more tasks; let running batches end for `grace_s` seconds, then kill and requeue them."""
+        """Claim no more tasks; let running batches end for `grace_s` seconds, then kill and requeue them.
+
+        Maintenance is killed at once: its commits are kept, and the next start goes on from there.
+        """
         with self._changed:
             self._context.is_stopping = True
-            self._interrupt_maintenance()
-            running = list(self._busy.values())
+            running = [job for job in self._busy.values() if job not in self._jobs]  # nobody takes those of _jobs any more
             self._changed.notify_all()
         self._exporter.kill()  # an export may take hours, and continues after the next start
         deadline = quantities.now() + int(grace_s * quantities.SECOND)
         for job in running:
+            while isinstance(job, Maintenance) and not job.done.wait(_KILL_AGAIN_S):
+                if job.writer:
+                    job.writer.kill()
             job.done.wait(max(0.0, (deadline - quantities.now()) / quantities.SECOND))
         for writer in self._writers:
             writer.kill()

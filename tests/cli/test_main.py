@@ -94,7 +94,8 @@ def test_a_start_names_the_variables_of_the_reference_engine_in_one_line(
     started: list[Config] = []
     monkeypatch.setattr(os, "environ", {"MEILI_MASTER_KEY": "a-secret-of-the-reference", "MEILI_ENV": "production",
                                         "MEILI_ADDR": "http://search.test", "MEILI_OPENAI_API_KEY": "another-secret"})
-    monkeypatch.setitem(sys.modules, "svcd.cli.daemon", SimpleNamespace(run=lambda config, _reload: started.append(config)))
+    monkeypatch.setitem(sys.modules, "svcd.cli.daemon", SimpleNamespace(run=lambda config, _reload: started.append(config) or 0))
+    monkeypatch.setattr(os, "_exit", sys.exit)
     assert run() == 0
     assert started[0].master_key == "a-secret-of-the-reference" and started[0].env == "production"
     assert os.environ["SVC_OPENAI_API_KEY"] == "another-secret"

@@ -3,16 +3,19 @@
 1. After a batch it is done for the index when no task waits.
 2. What a stop left undone is done after the next start, and only for indexes that need it.
 3. Maintenance that was interrupted goes on later, also after tasks of other indexes.
+4. A stop kills it, also if its process is just starting, and waits for nothing.
 """
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from svcd.tasks.indexing_client import IndexingProcessDied
 from tests.tasks.conftest import LocalWriter, TaskHarness
 
 LONGEST_S = 30
@@ -25,10 +28,21 @@ class WatchedWriter(LocalWriter):
         super().__init__(_lock)
         self.maintained: queue.Queue[str] = queue.Queue()
         self.interrupted = 0
+        self.is_endless = False  # it ends only when the writer is killed, for the second time
+        self.kills, self.killed = 0, threading.Event()
+
+    def kill(self) -> None:
+        self.kills += 1
+        if self.kills > 1:
+            self.killed.set()
 
     def run(self, request: dict[str, Any], progress: Callable[[str, int, int], None]) -> dict[str, Any]:
         if request["do"] != "materialize":
             return super().run(request, progress)
+        if self.is_endless:
+            self.maintained.put(Path(request["path"]).stem)
+            assert self.killed.wait(LONGEST_S)
+            raise IndexingProcessDied
         self.interrupted -= 1
         answer = {"isDone": False} if self.interrupted >= 0 else super().run(request, progress)
         self.maintained.put(Path(request["path"]).stem)
@@ -86,3 +100,14 @@ def test_interrupted_maintenance_goes_on(watched: TaskHarness) -> None:
     watched.add([{"id": 1}], "small")
     assert [maintained(watched), maintained(watched)] == ["large", "large"]
     assert watched.instance.stale_indexes() == []
+
+
+def test_4_a_stop_does_not_wait_for_maintenance(watched: TaskHarness) -> None:
+    assert isinstance(watched.writer, WatchedWriter)
+    watched.writer.is_endless = True
+    watched.runner.start()
+    watched.add([{"id": 1}, {"id": 2}], "large")
+    assert maintained(watched) == "large"
+    watched.runner.stop(LONGEST_S)
+    assert watched.writer.kills >= 2
+    assert watched.instance.stale_indexes() == ["large"]
