@@ -5,8 +5,7 @@ All that a completion needs is imported with the first one: svcd.api.chat_turns,
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.api import shapes
 from svcd.api.context import Context
@@ -23,8 +22,7 @@ _TAG = "Chats"
 _MOST_UID_BYTES = 511
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _LateCheck:
+class _LateCheck(NamedTuple):
     """A check whose module is imported at its first use: neither a start nor a search needs the checks of chats."""
 
     load: Callable[[], Check]

@@ -130,7 +130,7 @@ class _Batches:
         if wanted.batch_uids is not None and batch.uid not in wanted.batch_uids:
             return False
         # The list of batches would show it: one of its tasks matches the filter.
-        page = self._ctx.queue.list_batches(replace(wanted, batch_uids=[batch.uid]), limit=1, from_uid=None, reverse=False)
+        page = self._ctx.queue.list_batches(wanted._replace(batch_uids=[batch.uid]), limit=1, from_uid=None, reverse=False)
         return bool(page.results)
 
 

@@ -251,7 +251,7 @@ ROUTES = (
 
 def with_renaming(routes: Iterable[Route]) -> tuple[Route, ...]:
     """The routes, with a PATCH of an index that accepts a new uid."""
-    return tuple(replace(route, run=update_or_rename, body=_RENAME_BODY) if route.run is update else route for route in routes)
+    return tuple(route._replace(run=update_or_rename, body=_RENAME_BODY) if route.run is update else route for route in routes)
 
 
 # Settings: all of an index, and each on a route of its own, made from a row of SETTINGS. A write only enqueues a task, which

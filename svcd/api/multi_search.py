@@ -9,7 +9,6 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -67,7 +66,7 @@ _FEDERATION_OPTIONS = object_of({
 _QUERY = object_of({
     "indexUid": Field(index_uid, "invalid_index_uid", required=True, missing_code="missing_index_uid"),
     **FIELDS,
-    **{name: replace(FIELDS[name], check=nullable(FIELDS[name].check), default=ABSENT)
+    **{name: FIELDS[name]._replace(check=nullable(FIELDS[name].check), default=ABSENT)
        for name in ("offset", "limit", "showPerformanceDetails")},
     "federationOptions": Field(nullable(_FEDERATION_OPTIONS), "invalid_multi_search_federation_options"),
 })
@@ -86,7 +85,7 @@ _FEDERATION = object_of({
     "mergeFacets": Field(nullable(object_of({
         "maxValuesPerFacet": Field(nullable(positive_integer), "invalid_multi_search_max_values_per_facet"),
     })), "invalid_multi_search_merge_facets"),
-    "distinct": replace(FIELDS["distinct"], about="Attribute whose values the merged hits show once each."),
+    "distinct": FIELDS["distinct"]._replace(about="Attribute whose values the merged hits show once each."),
     **{name: FIELDS[name] for name in ("showPerformanceDetails", "personalize")},
 })
 

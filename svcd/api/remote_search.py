@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -158,8 +157,8 @@ class NetworkSearch:
             if is_local:
                 own = query.indexed
                 if names and own.query.matching_strategy is None:
-                    own = replace(own, query=replace(own.query, matching_strategy=_STRATEGY))
-                self.local.append(own if own.position is not None else replace(own, position=place))
+                    own = own._replace(query=own.query._replace(matching_strategy=_STRATEGY))
+                self.local.append(own if own.position is not None else own._replace(position=place))
             for name in names:
                 to_send.setdefault(name, []).append(_sent_query(query, place, federation))
         self.remotes = Remotes(network.self_name, self._wait) if uses_network else None

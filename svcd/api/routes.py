@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.api.bodies import MAX_VALUES
 from svcd.http.message import Portions
@@ -24,16 +24,14 @@ NDJSON = "application/x-ndjson"
 OF_STATE, OF_BODY = "state", "body"
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """A body that is encoded already: JSON text, bytes, portions, or an iterator of bytes that may block."""
 
     body: str | bytes | Portions | Iterator[bytes]
     content_type: str = JSON
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerResult:
+class HandlerResult(NamedTuple):
     """The result of a handler. value: any JSON value, or a Text; None with status 204 is an empty body."""
 
     status: int
@@ -66,8 +64,7 @@ class Fields:
         object.__setattr__(self, "check", object_of(self.fields, immutable=self.immutable, is_open=self.is_open))
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A JSON value that one check covers as a whole (a list, or the value of one setting)."""
 
     check: Any
@@ -75,8 +72,7 @@ class Value:
     most_values: int = MAX_VALUES
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(NamedTuple):
     """A body that the handler reads itself, chunk by chunk; it checks the content type too."""
 
     content_types: tuple[str, ...] = (JSON,)
@@ -85,8 +81,7 @@ class Stream:
 Body = Fields | Value | Stream
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """One method on one path.
 
     path: segments separated by `/`, parameters as `{index_uid}`.
@@ -109,11 +104,11 @@ class Route:
     summary: str
     tag: str
     feature: tuple[str, str] | None = None
-    query: Mapping[str, Param] = field(default_factory=dict)
+    query: Mapping[str, Param] = {}
     body: Body | None = None
     answer_type: str = JSON
     joins_rules: bool = False
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     etag: str | None = None
 
     @property

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.api.admission import Timer
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from svcd.index.reader import IndexReader as Reader
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter of a search. Its error code and the field of the query have its name, in snake case.
 
     check: of its value in a body. param: of its text in a query string; several under their own names; None if only bodies have
@@ -82,7 +80,7 @@ _HYBRID = object_of({
     **FUSION_FIELDS,
 })
 _HYBRID_PARAMS = {"hybridEmbedder": Param(query.text, "invalid_search_embedder"),
-                  "hybridSemanticRatio": replace(_RATIO_PARAM, code="invalid_search_semantic_ratio")}
+                  "hybridSemanticRatio": _RATIO_PARAM._replace(code="invalid_search_semantic_ratio")}
 _PERSONALIZE_CODE = "invalid_search_personalize_user_context"
 _PERSONALIZE = object_of({"userContext": Field(text_of(bounds.TEXT), _PERSONALIZE_CODE, required=True)})
 
@@ -142,8 +140,8 @@ def params_of(prefix: str, parameters: Mapping[str, Parameter]) -> dict[str, Par
     params: dict[str, Param] = {}
     for name, row in parameters.items():
         if isinstance(row.param, Param):
-            params[name] = replace(row.param, code=prefix + _snake_case(name), required=row.required, about=row.about,
-                                   default=None if row.default is ABSENT else row.default)
+            params[name] = row.param._replace(code=prefix + _snake_case(name), required=row.required, about=row.about,
+                                              default=None if row.default is ABSENT else row.default)
         else:
             params.update(row.param or {})
     return params
@@ -224,7 +222,7 @@ def query_of(ctx: Context, index_uid: str, body: Mapping[str, Any], weight: floa
     if has_pins and ctx.services.data_folder.is_enabled("dynamicSearchRules"):
         pinning = ctx.services.active_rules.of_query(index_uid)
         if pinning is not None:
-            query, cache_key = replace(query, rules=pinning.rules), cache_key + pinning.cache_key
+            query, cache_key = query._replace(rules=pinning.rules), cache_key + pinning.cache_key
     return BearerQuery(IndexedQuery(index_uid, query, weight, position), cache_key)
 
 
@@ -232,7 +230,7 @@ def with_joins_resolved(ctx: Context, indexed: IndexedQuery, reader: Reader) -> 
     """The query with every `_foreign` condition of its filter replaced by the matching values of this index."""
     condition = indexed.query.filter
     found = resolve_joins(ctx, condition, indexed.index_uid, reader)
-    return indexed if found is condition else replace(indexed, query=replace(indexed.query, filter=found))
+    return indexed if found is condition else indexed._replace(query=indexed.query._replace(filter=found))
 
 
 def page_of(body: Mapping[str, Any]) -> dict[str, Any]:

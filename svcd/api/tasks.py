@@ -7,9 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from svcd.api import shapes
 from svcd.api.context import Context
@@ -361,8 +360,7 @@ def export(ctx: Context) -> HandlerResult:
     return shapes.enqueued(ctx, exports.KIND, None, exports.task_details(content), content, status=200)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Size:
+class _Size(NamedTuple):
     """A number of bytes, or a text with a unit."""
 
     def decode(self, value: Any, location: str) -> Any:

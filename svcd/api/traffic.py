@@ -9,9 +9,8 @@ import json
 import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 if TYPE_CHECKING:
     from svcd.chat.chunks import Usage
@@ -106,8 +105,7 @@ class Traffic:
                 self._searches[kind] += count
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """Counters of another process of this instance. traffic: as Traffic.as_json(); running, waiting: searches."""
 
     traffic: Mapping[str, Any]

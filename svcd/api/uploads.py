@@ -10,10 +10,9 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 from zlib import crc32
 
 from svcd.base import json_text
@@ -285,8 +284,7 @@ _ACCEPTED = f"Accepted values for the Content-Type header are: {name_list(CONTEN
 Documents = Iterator[list[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
+class Payload(NamedTuple):
     """A received upload. path: one JSON object a line; bytes, checksum: size and CRC-32 of that file."""
 
     path: Path

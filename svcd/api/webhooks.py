@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import uuid as uuids
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from svcd.api import shapes
@@ -105,8 +104,8 @@ def create(ctx: Context) -> HandlerResult:
 def update(ctx: Context) -> HandlerResult:
     """Change URL or headers; absent members change nothing. Raises immutable_webhook, webhook_not_found."""
     def change(webhook: Webhook) -> Webhook:
-        return _checked(replace(webhook, url=_url(ctx.body, webhook.uuid, webhook.url),
-                                headers=_headers(ctx.body, webhook.headers)))
+        return _checked(webhook._replace(url=_url(ctx.body, webhook.uuid, webhook.url),
+                                         headers=_headers(ctx.body, webhook.headers)))
 
     return HandlerResult(200, _view(ctx.instance.webhooks.update(_editable_uuid(ctx), change)))
 

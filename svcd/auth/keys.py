@@ -9,9 +9,9 @@ Threads: any number may check at once; the keys in memory are one immutable obje
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from svcd.auth.tokens import SearchRules, claims_of
 from svcd.base import quantities
@@ -124,8 +124,7 @@ def patterns_text(patterns: Iterable[str]) -> str:
 # What one request may do
 
 
-@dataclass(frozen=True, slots=True)
-class Permission:
+class Permission(NamedTuple):
     """The rights of the bearer of a request.
 
     indexes: uids and patterns of the key; None for every index. rules: of the tenant token, if it is one; an index must
@@ -206,13 +205,12 @@ class _Key:
         return action in self.opens and (self.is_of_every_index or bool(self.indexes) and not needs_every_index(action))
 
 
-@dataclass(frozen=True, slots=True)
-class _KeySet:
+class _KeySet(NamedTuple):
     """All keys of one revision: by uid, and by the keyed hash of their value (Keys._digest)."""
 
     revision: int = -1  # never read
-    by_uid: dict[str, _Key] = field(default_factory=dict)
-    by_digest: dict[bytes, _Key] = field(default_factory=dict, repr=False)
+    by_uid: Mapping[str, _Key] = {}
+    by_digest: Mapping[bytes, _Key] = {}
 
 
 def is_same_secret(given: str, expected: str) -> bool:

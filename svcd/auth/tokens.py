@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from svcd.base import json_text
 from svcd.base.errors import ApiError
@@ -26,8 +25,7 @@ _CLOCKS_DIFFER_S = 60
 _I64_MIN, _I64_MAX = -(2**63), 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+class Claims(NamedTuple):
     """The claims of a token. key_uid: of the key that signed it; times in seconds since 1970, None for no bound.
 
     Times may have a fraction, as a NumericDate of RFC 7519.

@@ -10,9 +10,8 @@ import base64
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from svcd.base import logs, machine
 from svcd.base.errors import DOCUMENTATION
@@ -30,8 +29,7 @@ _SMALLEST_LOG = 1 << 20
 _FALSE = frozenset({"", "0", "n", "no", "f", "false", "off"})
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """The syntax of one kind of value.
 
     metavar: its placeholder in the help; None for a flag that takes no value.
@@ -54,8 +52,7 @@ class Kind:
     accepts_empty: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One launch option. The flag is the first argument; all other names are derived from it.
 
     about: its description. default: as text; None without a default, or if `derived` computes it.
@@ -81,10 +78,11 @@ class Option:
     works_in_file: bool = True
     has_effect: bool = True
     own_variable: str = ""
-    name: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.flag.removeprefix("--").replace("-", "_"))
+    @property
+    def name(self) -> str:
+        """Return its name in the configuration."""
+        return self.flag.removeprefix("--").replace("-", "_")
 
     @property
     def variable(self) -> str:

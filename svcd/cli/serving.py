@@ -11,8 +11,7 @@ import os
 import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.base import machine
 from svcd.cli.config import Config, ConfigError
@@ -180,8 +179,7 @@ def server_context(config: Config) -> ssl.SSLContext | None:
         raise ConfigError(str(wrong)) from None
 
 
-@dataclass(frozen=True)
-class WorkerConfiguration:
+class WorkerConfiguration(NamedTuple):
     """The message of the main process to a search worker at its start; sockets and memory are inherited descriptors.
 
     number: number of the worker, from 1; listeners: listening sockets, empty with TLS; load_table, incoming, outgoing: see
@@ -223,4 +221,4 @@ class WorkerConfiguration:
 
     def as_json(self) -> str:
         """Return one line of JSON."""
-        return json.dumps(asdict(self))
+        return json.dumps(self._asdict())

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -223,8 +222,8 @@ def memory_budget(memory: int | None, workers: int) -> MemoryBudget:
     if memory is None:
         return full
     room = (memory // workers - PROCESS_BYTES) // BYTES_PER_BUDGETED
-    share = min(1.0, max(SMALLEST_SHARE, room / sum(astuple(full))))
-    return MemoryBudget(*(int(part * share) for part in astuple(full)))
+    share = min(1.0, max(SMALLEST_SHARE, room / sum(full)))
+    return MemoryBudget(*(int(part * share) for part in full))
 
 
 def _batch_ended(batch: Batch, tasks: Sequence[Task], locales: LocaleWarnings, on_batch: Callable[[], None]) -> None:

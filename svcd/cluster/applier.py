@@ -19,7 +19,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from svcd.cluster.entries import Entry, read_payload
@@ -44,7 +44,7 @@ def task_entry(draft: Task, payload: dict[str, Any] | None) -> dict[str, Any]:
 
 def rows_entry(changes: Sequence[RowChange]) -> dict[str, Any]:
     """Return the members of the entry of changed rows."""
-    return {"kind": "rows", "changes": [asdict(change) for change in changes]}
+    return {"kind": "rows", "changes": [change._asdict() for change in changes]}
 
 
 class Applier:
@@ -96,7 +96,7 @@ class Applier:
             with self._instance.queue.finishing() as connection:
                 for number, entry in entries:
                     moment = max(entry.get("at", 0), self._next.moment + 1)
-                    self._next = replace(self._next, applied=number, moment=moment)
+                    self._next = self._next._replace(applied=number, moment=moment)
                     result, more = self._kinds[entry["kind"]](connection, entry)
                     results.append(result)
                     effects += more
@@ -143,7 +143,7 @@ class Applier:
     def _term(self, connection: sqlite3.Connection, entry: Entry) -> tuple[bool, list[Effect]]:
         if entry["term"] <= self._next.term:
             return False, []
-        self._next = replace(self._next, term=entry["term"])
+        self._next = self._next._replace(term=entry["term"])
         return True, [lambda: self.on_term(entry)]
 
     def _begin(self, connection: sqlite3.Connection, entry: Entry) -> tuple[bool, list[Effect]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice, takewhile
 from typing import Any, NamedTuple
 
@@ -133,8 +132,7 @@ class _Alignment:
 LONGEST_QUERY = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class FacetQuery:
+class FacetQuery(NamedTuple):
     """A facet query. field: the field to search. text: None for all values. locales: languages of the text."""
 
     field: str

@@ -18,7 +18,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 # The same bits as EPOLLIN and EPOLLOUT; an event set is their sum.
@@ -39,8 +38,7 @@ _HANGUP = getattr(select, "POLLRDHUP", 0)
 SocketAddress = tuple[socket.AddressFamily, tuple[Any, ...]]  # an address begins with host and port, whatever its family
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """Limits of a connection (docs/http.md#limits-and-time-outs): times in seconds, amounts in bytes.
 
     svcd.http.framing has the limits of heads and chunks."""

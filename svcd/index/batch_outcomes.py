@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 Outcome = Mapping[str, Any]  # "uid", and how the task ended
 
 
-@dataclass(frozen=True)
-class BatchOutcomes:
+class BatchOutcomes(NamedTuple):
     """The newest batch of an index.
 
     last: the highest uid of its tasks. enqueued_at: when the newest of its tasks was enqueued (nanoseconds); None in files that

@@ -10,9 +10,8 @@ import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from svcd.base import machine
 from svcd.index.connections import open_reader
@@ -22,8 +21,7 @@ class ClusterStopped(Exception):
     """The node stops; a batch that has begun continues after the next start."""
 
 
-@dataclass(frozen=True)
-class Position:
+class Position(NamedTuple):
     """How far a log is applied. log: its uid. term: of the newest lease. moment: of the newest change; it never decreases."""
 
     log: str
@@ -32,8 +30,7 @@ class Position:
     moment: int = 0
 
 
-@dataclass(frozen=True)
-class BegunBatch:
+class BegunBatch(NamedTuple):
     """A batch that the log has begun. end: its end as the log has it; None before."""
 
     uid: int

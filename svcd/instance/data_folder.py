@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -92,8 +91,7 @@ def _machine_memory() -> int:
     return machine.memory() or sys.maxsize
 
 
-@dataclass(frozen=True)
-class IndexRow:
+class IndexRow(NamedTuple):
     """One row of the list of indexes. stats: documents, bytes, fields (name -> number of documents). Times in nanoseconds."""
 
     uid: str
@@ -101,7 +99,7 @@ class IndexRow:
     created_at: int
     updated_at: int
     primary_key: str | None = None
-    stats: Mapping[str, Any] = field(default_factory=dict)
+    stats: Mapping[str, Any] = {}
 
 
 class DataFolderReader:

@@ -361,7 +361,7 @@ class Queue:
         return {uid: running.batch.started_at for running in self.running() for uid in running.tasks}
 
     def _matching_batches(self, wanted: TaskFilter) -> list[RunningBatch]:
-        condition, values = task_records.task_condition(replace(wanted, batch_uids=None), self._running_tasks(), dates=False)
+        condition, values = task_records.task_condition(wanted._replace(batch_uids=None), self._running_tasks(), dates=False)
         with self._reading() as connection:
             matching = {row[0] for row in connection.execute(
                 f"SELECT uid FROM tasks WHERE status = '{ENQUEUED}' AND {condition}", values)}

@@ -13,8 +13,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from svcd.index.connections import ReadPool, write_transaction
 
@@ -32,8 +31,7 @@ TABLES: Mapping[str, tuple[str, Sequence[str]]] = {
 _COUNTED = ("keys",)
 
 
-@dataclass(frozen=True)
-class RowChange:
+class RowChange(NamedTuple):
     """One row before and after a change: column -> value; None where the row does not exist. key: the value of its key."""
 
     table: str
@@ -133,8 +131,7 @@ _REVISION = "SELECT number FROM revisions WHERE subject = 'keys'"
 _MOST_ROWS = 2**63 - 1
 
 
-@dataclass(frozen=True)
-class KeyRow:
+class KeyRow(NamedTuple):
     """One key. uid: lower-case hyphenated UUID; times are nanoseconds; expires_at None means never."""
 
     uid: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 ENQUEUED = "enqueued"
 PROCESSING = "processing"
@@ -56,8 +56,7 @@ class Batch:
     latest_enqueued_at: int | None = None
 
 
-@dataclass(frozen=True)
-class TaskFilter:
+class TaskFilter(NamedTuple):
     """Conditions joined by AND, with the values of each joined by OR; None sets no condition. Date bounds are exclusive."""
 
     uids: Sequence[int] | None = None
@@ -87,8 +86,7 @@ class TaskFilter:
                    for before, after, moment in bounds)
 
 
-@dataclass(frozen=True)
-class Page(Generic[T]):
+class Page(NamedTuple, Generic[T]):
     """A page of a list. total: number of matches; from_uid: first uid of the page; next_uid: first uid of the next page."""
 
     results: list[T]

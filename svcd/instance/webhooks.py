@@ -19,8 +19,8 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from svcd.base import logs, quantities
 from svcd.base.errors import ApiError
@@ -50,13 +50,12 @@ _JOINED = "FROM outbox AS o JOIN notices AS n USING (number)"
 _TRIED = "o.webhook = ? AND (o.attempts > 0 OR o.given_up_at IS NOT NULL)"
 
 
-@dataclass(frozen=True)
-class Webhook:
+class Webhook(NamedTuple):
     """One receiver of notices. headers: name -> value, sent with each notice."""
 
     uuid: str
     url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
 
     @property
     def is_editable(self) -> bool:
@@ -163,8 +162,7 @@ class NoticeRemoved(Exception):
     """The notice was deleted while it was being read: its webhook was deleted, or the outbox was full."""
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(NamedTuple):
     """A finished batch, to be delivered to one webhook. tasks: number of lines; length: their bytes; times in nanoseconds.
 
     attempts, tried_at, reason: number of failed attempts; time and reason of the last failure. given_up_at: None while delivery

@@ -96,8 +96,7 @@ class Hit(NamedTuple):
     details: Details
 
 
-@dataclass(frozen=True, slots=True)
-class RankingLimits:
+class RankingLimits(NamedTuple):
     """Limits of one ranking.
 
     hits: maximum number of hits. threshold: omit documents with a lower score, and do not count them.

@@ -9,7 +9,6 @@ import re
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from math import floor
 from typing import NamedTuple
@@ -46,8 +45,7 @@ class SortError(ValueError):
     """An invalid sort expression; str() is the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class SortRule:
+class SortRule(NamedTuple):
     """One sort expression. point: latitude and longitude to sort by distance; the field is then `_geo`."""
 
     field: str

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from svcd.base.errors import ApiError
 from svcd.schema.exchange_templates import TemplateMismatch, request_template, response_template
@@ -36,8 +35,7 @@ _NESTED = ("searchEmbedder", "indexingEmbedder")
 _DEFAULT_TEXT = {"documentTemplate": DEFAULT_TEMPLATE, "documentTemplateMaxBytes": DEFAULT_TEMPLATE_BYTES}
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """One source of embeddings. defaults: members that responses show although they were not set."""
 
     mandatory: tuple[str, ...]
@@ -77,8 +75,7 @@ OPEN_AI_MODELS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """The place where an embedder is defined: at the top, or in a composite embedder in one of its two roles."""
 
     role: str = ""

@@ -9,8 +9,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from svcd.validation.messages import is_near
 
@@ -30,8 +29,7 @@ class TemplateMismatch(ValueError):
     """A response that does not fit its template, or a useless template. str(): the sentence of the interface."""
 
 
-@dataclass(frozen=True)
-class ExchangeTemplate:
+class ExchangeTemplate(NamedTuple):
     """A parsed template.
 
     path: to the placeholder, or to the array whose first item is repeated. within: in that item, the path to the placeholder;

@@ -9,8 +9,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from svcd.base.errors import ApiError
 from svcd.schema import embedder_settings
@@ -228,8 +227,7 @@ def _merge_typo_tolerance(stored: Any, given: Mapping[str, Any]) -> dict[str, An
     return after
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """One setting.
 
     method: HTTP method that changes it on its own route. check: of its value; null always resets it.

@@ -6,7 +6,6 @@ filter, words, threshold, distinct, time limit, page (docs/guide/explain.md). sv
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds
@@ -177,7 +176,7 @@ class _Explanation:
 
         if self._kind is Kind.SEMANTIC:
             return None
-        limits = replace(ranking_limits(self._reader, self._query, self._question.federation), hits=max(self._end, 1))
+        limits = ranking_limits(self._reader, self._query, self._question.federation)._replace(hits=max(self._end, 1))
         expired = self._question.timer(cutoff_ms(self._reader))
         return rank_by_words(self._scope, self._parsed, limits, expired, self._pins, ranked)
 
@@ -201,10 +200,10 @@ class _Explanation:
 
     def _hits(self, end: int, threshold: float | None) -> Sequence[Hit]:
         """Run a search with vectors up to a number of hits."""
-        plain = replace(self._query, attributes_to_retrieve=None, attributes_to_highlight=None, attributes_to_crop=None,
-                        show_matches_position=False, retrieve_vectors=False, show_ranking_score_details=True,
-                        ranking_score_threshold=threshold)
-        indexed, question = replace(self._question.indexed, query=plain), self._question
+        plain = self._query._replace(attributes_to_retrieve=None, attributes_to_highlight=None, attributes_to_crop=None,
+                                     show_matches_position=False, retrieve_vectors=False, show_ranking_score_details=True,
+                                     ranking_score_threshold=threshold)
+        indexed, question = self._question.indexed._replace(query=plain), self._question
         page = Federation(page=1, hits_per_page=end) if question.federation.is_paged else Federation(limit=end)
         return search({indexed.index_uid: self._reader}, [indexed], page, question.timer, question.embed).ranked
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from svcd.base import tracing
@@ -136,7 +135,7 @@ def _run_queries(reader: Reader, queries: Sequence[NumberedQuery], federation: F
         with _error_context(numbered.place, federation.is_single):
             indexed, query = numbered.indexed, numbered.indexed.query
             if federation.distinct is not None:
-                query = replace(query, distinct=federation.distinct)
+                query = query._replace(distinct=federation.distinct)
             wanted = Search(reader, query, embed)
             try:
                 sort = None if query.sort is None else list(map(parse_rule, query.sort))

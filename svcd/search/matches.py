@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from svcd.search.request import FormattingBudget
@@ -11,8 +10,7 @@ from svcd.text.analyzer import PAIR, WORD, Token
 Phrase = Sequence["str | None"]
 
 
-@dataclass(frozen=True, slots=True)
-class LocatedTerm:
+class LocatedTerm(NamedTuple):
     """One term of the query, and the words and phrases that it matches."""
 
     positions: tuple[int, int]  # first and last word position of the term in the query

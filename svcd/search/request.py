@@ -61,8 +61,7 @@ class Hybrid(NamedTuple):
     k: int = 60
 
 
-@dataclass(frozen=True, slots=True)
-class SearchQuery:
+class SearchQuery(NamedTuple):
     """One query on one index. Sequences are None if the request does not give them."""
 
     q: str | None = None
@@ -90,8 +89,7 @@ class SearchQuery:
     rules: IndexRules | None = None  # None: nothing is pinned
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedQuery:
+class IndexedQuery(NamedTuple):
     """A query with its index. weight: factor of its scores when lists are merged.
 
     position: the query number that its hits report; None for its index in the request.
@@ -148,8 +146,7 @@ class Federation:
         return 1 if self.page is None else self.page, 20 if self.hits_per_page is None else self.hits_per_page
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
+class SearchResult(NamedTuple):
     """The result of a search.
 
     hits: JSON texts, best first; a LongPage (svcd.search.hits) renders them on access.
@@ -160,9 +157,9 @@ class SearchResult:
 
     hits: Sequence[str]
     pagination: dict[str, int]
-    facets: Mapping[str, Facets] = field(default_factory=dict)
+    facets: Mapping[str, Facets] = {}
     semantic_hits: int | None = None
-    query_vectors: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    query_vectors: Mapping[int, Sequence[float]] = {}
     ranked: Sequence[Hit] = ()
 
 

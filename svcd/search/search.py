@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from enum import Enum
 from itertools import repeat
 from operator import attrgetter, contains
@@ -324,8 +323,8 @@ def reranked(hits: Sequence[T], window: tuple[int, int], reranking: Reranking,
 def plain_documents(reader: Reader, query: SearchQuery, found: Found, hits: Sequence[Hit],
                     extra_members: Sequence[str] = ()) -> list[str]:
     """Return the JSON texts of hits with extra_members, but without formatted parts and scores."""
-    plain = replace(query, attributes_to_highlight=None, attributes_to_crop=None, show_matches_position=False,
-                    show_ranking_score=False, show_ranking_score_details=False)
+    plain = query._replace(attributes_to_highlight=None, attributes_to_crop=None, show_matches_position=False,
+                           show_ranking_score=False, show_ranking_score_details=False)
     long_strings = LongStrings()
     texts = render_hits(reader, plain, found, hits, FormattingBudget(), long_strings, extra_members)
     return list(map(long_strings.restored, texts))

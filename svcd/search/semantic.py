@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cmp_to_key
 from typing import Any, NamedTuple
 
@@ -153,7 +152,7 @@ def _fused_search(
     except ApiError:
         return rank_by_words(scope, parsed, limits, expired, pins)._replace(is_semantic=True)
     # The threshold is one for fused scores.
-    deep = replace(limits, hits=max(limits.hits, DEPTH), threshold=None, to_the_end=False)
+    deep = limits._replace(hits=max(limits.hits, DEPTH), threshold=None, to_the_end=False)
     pinned = {hit.docid for _, hit in pins}
     by_words = rank_by_words(scope, parsed, deep, expired)
     by_vectors = rank_by_vectors(scope, scope.docids - scope.excluded(parsed), target, deep, expired)

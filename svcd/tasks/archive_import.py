@@ -13,7 +13,7 @@ import sqlite3
 import uuid as uuids
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -81,7 +81,7 @@ def import_dump(path: Path, folder: Path, budget: MemoryBudget = MemoryBudget(),
     with new_data_folder(folder) as data, as_refusal(path, "dump"), closing(make_writer()) as writer:
         dump = data.with_name("dump")
         unpack(path, dump, "dump")
-        _Import(dump, data, {"budget": asdict(budget), "threads": threads, "networks": list(networks)}, writer).run()
+        _Import(dump, data, {"budget": budget._asdict(), "threads": threads, "networks": list(networks)}, writer).run()
         sync_tree(data)
 
 
@@ -193,7 +193,7 @@ class _Import:
         for step in steps:
             answer = self._done(place, path, row.uid, *step)
         logs.info("index imported", index_uid=row.uid, documents=answer["stats"].get("documents", 0))
-        return replace(row, primary_key=answer["primaryKey"], stats=answer["stats"])
+        return row._replace(primary_key=answer["primaryKey"], stats=answer["stats"])
 
     def _done(self, place: Path, path: Path, index_uid: str, uid: int, shape: str, kind: str,
               content: Mapping[str, Any], payload: Path | None) -> dict[str, Any]:

@@ -7,8 +7,7 @@ See docs/tasks-and-batches.md#kinds and #batching.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from svcd.instance.task_records import Task
 
@@ -41,8 +40,7 @@ RULES_CLEARED = "search rules cleared"
 ALREADY_APPLIED = "already applied"  # after a crash: the file of the index holds the outcomes
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of tasks. rank: lower ranks are served first. failed: counters that failed and canceled tasks show.
 
     is_archive: reads all indexes in one state, so no index is written meanwhile. runs_beside: has its own thread and process,
@@ -55,7 +53,7 @@ class Kind:
     is_archive: bool = False
     runs_beside: bool = False
     is_recorded: bool = True
-    failed: Mapping[str, Any] = field(default_factory=dict)
+    failed: Mapping[str, Any] = {}
 
 
 KINDS: dict[str, Kind] = {
@@ -166,8 +164,7 @@ _FIRST = {ADD: DOCUMENTS, DELETE_IDS: DELETIONS, DELETE_FILTER: FILTER_DELETIONS
           RULE_UPDATE: RULES, RULES_CLEAR: RULES_CLEARED}
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """Maximum number of tasks and of payload bytes of a batch; None means unlimited. The first task always fits."""
 
     tasks: int | None = None
@@ -187,16 +184,14 @@ def awaited_tasks(tasks: Iterable[Task]) -> Iterator[int]:
     return (uid for task in tasks if task.kind == "taskDeletion" for uid in task.content["uids"])
 
 
-@dataclass(frozen=True)
-class IndexState:
+class IndexState(NamedTuple):
     """The part of the state of an index that batching depends on."""
 
     exists: bool
     primary_key: str | None = None
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """Tasks that run as one batch. shape: a row of the table, or SETTINGS, INDEX_DELETION, ALONE. strategy: as shown."""
 
     tasks: Sequence[Task]
@@ -238,11 +233,10 @@ def plan_for_index(tasks: Iterable[Task], index: IndexState, limits: Limits) -> 
     return Plan(draft.tasks, draft.shape, _ALL_OF_INDEX.format(uid=first.index_uid))
 
 
-@dataclass(frozen=True)
-class _Draft:
+class _Draft(NamedTuple):
     """A batch under composition. key_is_settled: no task so far infers the primary key from its documents."""
 
-    index: IndexState
+    index_state: IndexState
     limits: Limits
     tasks: list[Task]
     shape: str
@@ -255,9 +249,9 @@ class _Draft:
         """Return the batch with one more task."""
         kind = batching_class(task.kind, task.content)
         self.tasks.append(task)  # shared with the previous draft, which is not used again
-        return replace(self, shape=JOINS[self.shape][kind], payload_bytes=self.payload_bytes + task.payload_bytes,
-                       key=self.key or _key_of(task),
-                       key_is_settled=self.key_is_settled and (kind != ADD or (self.key or _key_of(task)) is not None))
+        return self._replace(shape=JOINS[self.shape][kind], payload_bytes=self.payload_bytes + task.payload_bytes,
+                             key=self.key or _key_of(task),
+                             key_is_settled=self.key_is_settled and (kind != ADD or (self.key or _key_of(task)) is not None))
 
 
 def _shape_reason(draft: _Draft, task: Task) -> str | None:
@@ -268,17 +262,17 @@ def _shape_reason(draft: _Draft, task: Task) -> str | None:
 
 
 def _creation_reason(draft: _Draft, task: Task) -> str | None:
-    if draft.index.exists or draft.may_create or not may_create(task):
+    if draft.index_state.exists or draft.may_create or not may_create(task):
         return None
     return _CREATION_RULES.format(id=task.uid)
 
 
 def _key_reason(draft: _Draft, task: Task) -> str | None:
     key = _key_of(task)
-    if key is None or key == draft.index.primary_key:
+    if key is None or key == draft.index_state.primary_key:
         return None
-    if draft.index.primary_key is not None:
-        return _other_index_key(task, draft.index)
+    if draft.index_state.primary_key is not None:
+        return _other_index_key(task, draft.index_state)
     if draft.key is not None:
         return None if draft.key == key else _OTHER_BATCH_KEY.format(id=task.uid, task=key, batch=draft.key)
     return None if draft.key_is_settled else _KEY_AND_GUESS.format(id=task.uid, task=key)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from svcd.base.errors import ApiError
@@ -65,8 +64,8 @@ class DryRuns:
 
     def _counted(self, task: Task, plan: Plan, uuid: str) -> Mapping[str, Any]:
         request = {"do": "dryRun", "path": str(self._instance.index_path(uuid)), "indexUid": task.index_uid,
-                   "shape": shape_of(plan), "budget": asdict(self._budget), "threads": self._threads, "networks": self._networks,
-                   "task": task_request(task, self._instance.queue.payload_folder)}
+                   "shape": shape_of(plan), "budget": self._budget._asdict(), "threads": self._threads,
+                   "networks": self._networks, "task": task_request(task, self._instance.queue.payload_folder)}
         with self._processes:
             process = self._make_process()
             try:

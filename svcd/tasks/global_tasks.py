@@ -9,9 +9,9 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from svcd.base import quantities
 from svcd.base.errors import ApiError
@@ -136,8 +136,7 @@ _ACTIONS: dict[str, Callable[[Instance, sqlite3.Connection, Task, Progress], _En
 # name is complete. The next archive overwrites the hidden file of a killed daemon (docs/dumps.md#container).
 
 
-@dataclass(frozen=True)
-class Folders:
+class Folders(NamedTuple):
     """The folders of dumps and snapshots. store: the fields of the ObjectStore that gets the snapshots instead, if any."""
 
     dumps: Path = Path("dumps")
@@ -145,8 +144,7 @@ class Folders:
     store: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True)
-class Archive:
+class Archive(NamedTuple):
     """A file to be written, or an object to be uploaded. request: for the indexing process; details: of the task on success."""
 
     path: Path

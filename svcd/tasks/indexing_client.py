@@ -10,8 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import subprocess
@@ -182,8 +181,7 @@ def _view(steps: Sequence[Step]) -> dict[str, Any]:
 
 # The memory budget is in this module, so that the daemon need not load svcd.tasks.indexing.
 
-@dataclass(frozen=True)
-class MemoryBudget:
+class MemoryBudget(NamedTuple):
     """Bytes that one batch may hold in memory: page cache of SQLite, pending postings, gathered documents."""
 
     page_cache: int = 8 << 20

@@ -153,7 +153,7 @@ class BatchEnds:
             is_changed = any(task.status == SUCCEEDED and changes_index(task.kind, task.content, task.details) for task in ended)
             if after and before is None:
                 updated_at = ended_at if is_changed else after.created_at
-                self._instance.create_index(connection, replace(after, updated_at=updated_at))
+                self._instance.create_index(connection, after._replace(updated_at=updated_at))
             elif after:
                 updated_at = ended_at if is_changed else after.updated_at
                 self._instance.update_index(connection, job.index_uid, updated_at=updated_at,

@@ -9,7 +9,6 @@ import errno
 import os
 import uuid as uuids
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +139,7 @@ class IndexBatches:
             raise RuntimeError(f"the file of index {job.index_uid} is ahead of the log")
         self._queue.requeue(job.running, others)
         ended = [with_outcome(task, outcomes[task.uid]) for task in job.running.tasks.values()]
-        self._ends.finish(job, row, ended, replace(target, primary_key=answer["primaryKey"], stats=answer["stats"]))
+        self._ends.finish(job, row, ended, target._replace(primary_key=answer["primaryKey"], stats=answer["stats"]))
         self._instance.reserve.fit(self._instance.index_path(target.uuid).stat().st_size)
         if recovered := answer["recovered"]:
             if job.plan.shape == batching.ALREADY_APPLIED and not recovered["unknown"]:  # usual after a crash between the commits
@@ -187,7 +186,7 @@ class IndexBatches:
         if self._context.is_clustered:
             answers = kept_embeddings.SHARE if self._cluster.is_leading() else kept_embeddings.AWAIT
         request = {"do": "batch", "path": str(self._instance.index_path(target.uuid)), "indexUid": job.index_uid,
-                   "shape": shape_of(job.plan), "budget": asdict(self._budget), "threads": self._threads(),
+                   "shape": shape_of(job.plan), "budget": self._budget._asdict(), "threads": self._threads(),
                    "networks": self._networks, "answers": answers, **self._log,
                    "tasks": [task_request(task, folder) for task in job.plan.tasks]}
         progress = self._context.progress_of(job)

@@ -5,8 +5,7 @@ The first error in the order of the body is reported.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from svcd.base.errors import ApiError
 from svcd.validation import messages
@@ -34,8 +33,7 @@ class Check(Protocol):
 ABSENT: Any = object()
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Field:
+class Field(NamedTuple):
     """One member of a JSON object.
 
     code: error code of faults in this member; None for the code of the enclosing field.
@@ -69,7 +67,6 @@ class Field:
         return schema
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class _Anything:
     """Any value, unchanged."""
 
@@ -80,8 +77,7 @@ class _Anything:
         return {}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Kind:
+class _Kind(NamedTuple):
     """Any value of one type, unchanged. kind: its name in messages; json_type: its name in JSON schemas."""
 
     kind: str
@@ -97,8 +93,7 @@ class _Kind:
         return {"type": self.json_type}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Text:
+class _Text(NamedTuple):
     """A text of at most `bound` characters."""
 
     bound: Bound
@@ -114,8 +109,7 @@ class _Text:
         return {"type": "string", "maxLength": self.bound.most}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Integer:
+class _Integer(NamedTuple):
     """An integer from low to high, both included. takes_zero: False rejects 0 with a separate message."""
 
     high: int
@@ -144,7 +138,6 @@ class _Integer:
         return schema if self.high == U64_MAX else {**schema, "maximum": self.high}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class _Number:
     """Any number, as a float."""
 
@@ -157,13 +150,12 @@ class _Number:
         return {"type": "number"}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Array:
+class _Array(NamedTuple):
     """A list whose elements pass one check. length: the exact number of elements, None for any; bound: the most elements."""
 
     check: Check
     length: int | None = None
-    bound: Bound | None = field(default=None, kw_only=True)
+    bound: Bound | None = None
 
     def decode(self, value: Any, location: str) -> list[Any]:
         if not isinstance(value, list):
@@ -182,8 +174,7 @@ class _Array:
         return schema if self.length is None else {**schema, "minItems": self.length, "maxItems": self.length}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Map:
+class _Map(NamedTuple):
     """An object with any names, whose values pass one check, in the order of the body."""
 
     check: Check
@@ -197,8 +188,7 @@ class _Map:
         return {"type": "object", "additionalProperties": self.check.describe()}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _OneOf:
+class _OneOf(NamedTuple):
     """One of some strings, which messages list in this order. unlisted: more strings, which messages do not list."""
 
     names: tuple[str, ...]
@@ -215,8 +205,7 @@ class _OneOf:
         return {"type": "string", "enum": [*self.names, *self.unlisted]}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Nullable:
+class _Nullable(NamedTuple):
     """null, or a value that a check accepts. Messages do not mention null."""
 
     check: Check
@@ -231,8 +220,7 @@ class _Nullable:
         return {"oneOf": [{"type": "null"}, schema]} if schema else schema
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Parsed:
+class _Parsed(NamedTuple):
     """A checked value converted by a function, which raises ValueError(reason) to reject it."""
 
     check: Check
@@ -251,8 +239,7 @@ class _Parsed:
         return self.check.describe()
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _ObjectOr:
+class _ObjectOr(NamedTuple):
     """Objects pass the first check; other values pass the second one, whose messages name the accepted kinds."""
 
     objects: Check
@@ -265,8 +252,7 @@ class _ObjectOr:
         return {"oneOf": [self.others.describe(), self.objects.describe()]}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Object:
+class _Object(NamedTuple):
     """An object with declared members, which the decoded object has in declared order.
 
     immutable: {member: error code} of members that exist but cannot be set here. is_open: other members are ignored instead of

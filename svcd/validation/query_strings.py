@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from svcd.base.errors import ApiError
@@ -31,8 +30,7 @@ class UnknownText(ValueError):
         self.accepted = accepted
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Param:
+class Param(NamedTuple):
     """One query parameter.
 
     parse: text -> value; raises ValueError(reason). code, missing_code: error codes when it is faulty or missing; None for the
@@ -44,7 +42,7 @@ class Param:
     required: bool = False
     missing_code: str | None = None
     default: Any = None
-    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+    schema: Mapping[str, Any] = {"type": "string"}
     is_list: bool = False
     about: str = ""
     bound: Bound | None = None

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ def test_indexing_has_its_default_budget_with_plenty_of_memory() -> None:
 
 
 def test_less_memory_is_a_smaller_budget_of_the_same_shape() -> None:
-    full, small = astuple(MemoryBudget()), astuple(wiring.memory_budget(50 << 20, 1))
+    full, small = MemoryBudget(), wiring.memory_budget(50 << 20, 1)
     assert all(0 < less < part for less, part in zip(small, full, strict=True))
     assert small[0] / small[1] == pytest.approx(full[0] / full[1], rel=0.01)
 
@@ -51,7 +50,7 @@ def test_each_indexing_process_has_its_part_of_the_memory() -> None:
 
 
 def test_a_budget_never_vanishes() -> None:
-    assert all(part > 64 << 10 for part in astuple(wiring.memory_budget(0, 4)))
+    assert all(part > 64 << 10 for part in wiring.memory_budget(0, 4))
 
 
 def test_threads_hold_running_and_waiting_searches(monkeypatch: pytest.MonkeyPatch) -> None:

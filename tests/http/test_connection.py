@@ -16,7 +16,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import brotli
@@ -228,7 +227,7 @@ def test_a_half_read_body_is_skipped_to_its_end(serve: Serve) -> None:
 
 
 def test_a_head_that_takes_too_long_is_refused(serve: Serve) -> None:
-    client = serve(limits=replace(QUICK, head_s=0.05)).send(b"GET / HTTP/1.1\r\nHost:")
+    client = serve(limits=QUICK._replace(head_s=0.05)).send(b"GET / HTTP/1.1\r\nHost:")
     status, headers, _ = client.answer()
     assert (status, headers["connection"]) == (408, "close")
     assert client.is_closed()
@@ -236,7 +235,7 @@ def test_a_head_that_takes_too_long_is_refused(serve: Serve) -> None:
 
 @pytest.mark.parametrize("before", [b"", GET % b""])
 def test_empty_lines_before_a_head_count_as_its_beginning(serve: Serve, before: bytes) -> None:
-    client = serve(limits=replace(QUICK, head_s=0.1)).send(before)
+    client = serve(limits=QUICK._replace(head_s=0.1)).send(before)
     if before:
         client.answer()
     client.sock.settimeout(0.01)
@@ -253,7 +252,7 @@ def test_empty_lines_before_a_head_count_as_its_beginning(serve: Serve, before: 
     raise AssertionError("it is never closed")
 
 
-@pytest.mark.parametrize("limits", [replace(QUICK, head_s=0.05), replace(QUICK, idle_s=0.05)])
+@pytest.mark.parametrize("limits", [QUICK._replace(head_s=0.05), QUICK._replace(idle_s=0.05)])
 def test_idle_connections_are_closed_without_a_word(serve: Serve, limits: Limits) -> None:
     client = serve(limits=limits).connect()
     if limits.idle_s < 1:
@@ -261,7 +260,7 @@ def test_idle_connections_are_closed_without_a_word(serve: Serve, limits: Limits
     assert client.is_closed()
 
 
-@pytest.mark.parametrize("limits", [replace(QUICK, body_stall_s=0.05), replace(QUICK, body_waits_s=0.05)])
+@pytest.mark.parametrize("limits", [QUICK._replace(body_stall_s=0.05), QUICK._replace(body_waits_s=0.05)])
 def test_a_body_that_stalls_is_refused(serve: Serve, limits: Limits) -> None:
     client = serve(limits=limits).send(POST + b"Content-Length: 5\r\n\r\nabc")
     status, headers, body = client.answer()
@@ -269,7 +268,7 @@ def test_a_body_that_stalls_is_refused(serve: Serve, limits: Limits) -> None:
 
 
 def test_a_body_that_came_quickly_may_not_stall_longer(serve: Serve) -> None:
-    client = serve(limits=replace(QUICK, body_waits_s=0.3)).send(POST + b"Content-Length: 2000000\r\n\r\n" + b"a" * 1_000_000)
+    client = serve(limits=QUICK._replace(body_waits_s=0.3)).send(POST + b"Content-Length: 2000000\r\n\r\n" + b"a" * 1_000_000)
     deadline = time.monotonic() + MAX_WAIT_S
     while not wait(client.sock, READABLE, 0.02):
         assert time.monotonic() < deadline
@@ -295,14 +294,14 @@ def test_bodies_that_are_read_whole_share_memory(serve: Serve) -> None:
 
 def test_a_client_that_takes_nothing_is_dropped(serve: Serve) -> None:
     served = serve(
-        lambda request: Response(200, b"a" * 50_000_000), threads=1, limits=replace(QUICK, write_stall_s=0.05),
+        lambda request: Response(200, b"a" * 50_000_000), threads=1, limits=QUICK._replace(write_stall_s=0.05),
     )
     served.send(GET % b"")
     assert served.send(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").answer(has_body=False)[0] == 200
 
 
 def test_who_goes_on_sending_after_a_refusal_is_dropped(serve: Serve) -> None:
-    client = serve(limits=replace(QUICK, linger_s=0.05)).send(b"nonsense\r\n\r\n")
+    client = serve(limits=QUICK._replace(linger_s=0.05)).send(b"nonsense\r\n\r\n")
     client.answer()
     assert client.is_closed()
 

@@ -15,7 +15,6 @@ import json
 import threading
 import zlib
 from collections.abc import Callable, Generator
-from dataclasses import replace
 from typing import Any
 
 import brotli
@@ -75,7 +74,7 @@ def test_a_whole_body_that_is_not_taken_holds_no_thread(serve: Serve) -> None:
     assert [len(client.answer()[2]) for client in silent] == [20_000_000] * 3
 
 
-@pytest.mark.parametrize("limits", [replace(QUICK, write_stall_s=0.05), replace(QUICK, answer_waits_s=0.05, answer_rate=1 << 40)])
+@pytest.mark.parametrize("limits", [QUICK._replace(write_stall_s=0.05), QUICK._replace(answer_waits_s=0.05, answer_rate=1 << 40)])
 def test_who_takes_nothing_is_cut_off(serve: Serve, limits: Limits) -> None:
     made = Made()
     client = serve(made, limits=limits).send(GET % b"")
@@ -86,7 +85,7 @@ def test_who_takes_nothing_is_cut_off(serve: Serve, limits: Limits) -> None:
 
 def test_who_takes_a_little_now_and_then_is_cut_off(serve: Serve) -> None:
     made = Made()
-    client = serve(made, limits=replace(QUICK, answer_waits_s=0.1, answer_rate=1 << 40)).send(GET % b"")
+    client = serve(made, limits=QUICK._replace(answer_waits_s=0.1, answer_rate=1 << 40)).send(GET % b"")
     with pytest.raises(ConnectionResetError):
         while client.sock.recv(1):
             pass

@@ -13,7 +13,6 @@ import ssl
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +93,7 @@ def test_unfinished_handshakes_hold_no_thread(serve: Serve, pem: Path) -> None:
 
 
 def test_an_unfinished_handshake_ends_at_its_deadline(serve: Serve, pem: Path) -> None:
-    served = serve(ssl_context=server_context(pem), limits=replace(QUICK, head_s=0.05))
+    served = serve(ssl_context=server_context(pem), limits=QUICK._replace(head_s=0.05))
     assert served.send(b"\x16\x03\x01").is_closed()
 
 

@@ -14,7 +14,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -101,7 +100,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def test_threads_that_a_burst_needed_end_and_come_again(serve: Serve) -> None:
     gate = Gate()
-    served = serve(gate, threads=30, limits=replace(QUICK, spare_s=0.02))
+    served = serve(gate, threads=30, limits=QUICK._replace(spare_s=0.02))
     for _ in range(2):
         gate.open.clear()
         clients = [served.send(GET % b"") for _ in range(30)]
@@ -115,7 +114,7 @@ def test_threads_that_a_burst_needed_end_and_come_again(serve: Serve) -> None:
 
 def test_threads_at_work_are_never_dismissed(serve: Serve) -> None:
     gate = Gate()
-    served = serve(gate, threads=12, limits=replace(QUICK, spare_s=0.0, sweep_s=0.001))
+    served = serve(gate, threads=12, limits=QUICK._replace(spare_s=0.0, sweep_s=0.001))
     clients = [served.send(GET % b"") for _ in range(8)]
     gate.wait_for(8)
     for _ in range(20):  # and who comes meanwhile finds one
@@ -126,7 +125,7 @@ def test_threads_at_work_are_never_dismissed(serve: Serve) -> None:
 
 def test_a_server_rests_after_work(serve: Serve) -> None:
     rests: list[str] = []
-    served = serve(limits=replace(QUICK, idle_call_s=0.02), on_idle=lambda: rests.append(threading.current_thread().name))
+    served = serve(limits=QUICK._replace(idle_call_s=0.02), on_idle=lambda: rests.append(threading.current_thread().name))
     served.send(GET % b"").answer()
     wait_until(lambda: bool(rests))
     assert set(rests) == {served.thread.name}
@@ -134,7 +133,7 @@ def test_a_server_rests_after_work(serve: Serve) -> None:
 
 def test_a_server_without_work_does_not_rest(serve: Serve) -> None:
     rests: list[int] = []
-    served = serve(limits=replace(QUICK, idle_call_s=0.0, sweep_s=0.001), on_idle=lambda: rests.append(1))
+    served = serve(limits=QUICK._replace(idle_call_s=0.0, sweep_s=0.001), on_idle=lambda: rests.append(1))
     served.stop()
     assert not rests
 
@@ -143,7 +142,7 @@ def test_a_failing_rest_is_logged_and_ends_nothing(serve: Serve) -> None:
     def fail() -> None:
         raise RuntimeError("kefir")
 
-    served = serve(limits=replace(QUICK, idle_call_s=0.0), on_idle=fail)
+    served = serve(limits=QUICK._replace(idle_call_s=0.0), on_idle=fail)
     served.send(GET % b"").answer()
     wait_until(lambda: any("kefir" in error for error in served.errors))
     assert served.send(GET % b"").answer()[0] == 200
@@ -164,7 +163,7 @@ def test_a_system_without_threads_to_give_is_served_by_those_there_are(
 
 def test_a_request_that_waits_for_a_thread_is_not_late(serve: Serve) -> None:
     gate = Gate()
-    served = serve(gate, threads=1, limits=replace(QUICK, head_s=0.05))
+    served = serve(gate, threads=1, limits=QUICK._replace(head_s=0.05))
     first = served.send(GET % b"")
     gate.wait_for(1)
     second, silent = served.connect(), served.connect()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,13 +39,13 @@ def test_1_the_position_comes_out_as_it_went_in(connection: sqlite3.Connection) 
 
 
 def test_2_batches_are_kept_until_they_have_ended(connection: sqlite3.Connection) -> None:
-    for batch in (replace(BATCH, uid=4, tasks=[8]), BATCH):
+    for batch in (BATCH._replace(uid=4, tasks=[8]), BATCH):
         applied_log.add_begun(connection, batch)
-    assert applied_log.begun_batches(connection) == [BATCH, replace(BATCH, uid=4, tasks=[8])]
+    assert applied_log.begun_batches(connection) == [BATCH, BATCH._replace(uid=4, tasks=[8])]
     assert applied_log.set_end(connection, 3, {"at": 18, "digest": "x"})
     assert not applied_log.set_end(connection, 3, {"at": 19, "digest": "y"})
     assert not applied_log.set_end(connection, 9, {"at": 19})
-    assert applied_log.begun_batches(connection)[0] == replace(BATCH, end={"at": 18, "digest": "x"})
+    assert applied_log.begun_batches(connection)[0] == BATCH._replace(end={"at": 18, "digest": "x"})
     applied_log.remove_begun(connection, 3)
     assert [batch.uid for batch in applied_log.begun_batches(connection)] == [4]
 

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,7 +64,7 @@ def test_a_change_is_reported(instance: Instance) -> None:
     told: list[str] = []
     instance.webhooks.on_change = told.append
     instance.webhooks.create(Webhook("a", "http://a.test"))
-    instance.webhooks.update("a", lambda row: replace(row, url="http://b.test"))
+    instance.webhooks.update("a", lambda row: row._replace(url="http://b.test"))
     assert instance.webhooks.require("a").url == "http://b.test"
     instance.webhooks.delete("a")
     assert told == ["a", "a", "a"] and instance.webhooks.get("a") is None

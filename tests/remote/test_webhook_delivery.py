@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +244,7 @@ def test_a_changed_webhook_is_another_one(post: Post) -> None:
     post.end()
     post.fail("a")
     pauses(post, "a", 600)
-    post.instance.webhooks.update("a", lambda row: replace(row, url="http://b.test"))
+    post.instance.webhooks.update("a", lambda row: row._replace(url="http://b.test"))
     post.deliveries["a"].reset_backoff()
     post.run("a")
     assert post.arrived("b") == [0]
@@ -410,7 +409,7 @@ def test_a_changed_webhook_does_not_wait_for_its_pause(post: Post, notifier: Web
     post.instance.outbox.mark_failed = note  # type: ignore[method-assign]
     notifier.wake()
     assert failed.wait(PATIENCE_S)
-    post.instance.webhooks.update("a", lambda row: replace(row, url="http://b.test"))
+    post.instance.webhooks.update("a", lambda row: row._replace(url="http://b.test"))
     settle()
     assert post.arrived("b") == [0]
 

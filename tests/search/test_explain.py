@@ -12,7 +12,6 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import pytest
@@ -58,7 +57,7 @@ def asked_at_random(dice: random.Random) -> tuple[SearchQuery, Any, Federation]:
 
 def found(reader: DictReader, query: SearchQuery, page: Federation | None = None, **changed: Any) -> list[int]:
     """The docids of the hits."""
-    asked = replace(query, show_ranking_score_details=True, **changed)
+    asked = query._replace(show_ranking_score_details=True, **changed)
     ranked = search({UID: reader}, [IndexedQuery(UID, asked)], page or Federation(limit=1000), never).ranked
     return [hit.docid for hit in ranked]
 
@@ -67,7 +66,7 @@ def explained(reader: DictReader, docid: int, query: SearchQuery, condition: Any
               timer: Any = never, visible: DocIds | None = None) -> dict[str, Any]:
     parsed = read_filter(condition, "invalid_search_filter")
     clauses = list(clauses_of(parsed, "filter", lambda each: each))
-    indexed = IndexedQuery(UID, replace(query, filter=parsed))
+    indexed = IndexedQuery(UID, query._replace(filter=parsed))
     return explain(reader, Question(indexed, page or Federation(), docid, clauses, visible, timer, never, no_embedding))
 
 
@@ -156,9 +155,9 @@ def test_every_document_is_where_the_search_has_it_or_has_a_true_cause() -> None
         reader = DictReader(documents, SETTINGS)
         for _ in range(30):
             query, condition, page = asked_at_random(dice)
-            query = replace(query, filter=read_filter(condition, "invalid_search_filter"))
-            shown = search({UID: reader}, [IndexedQuery(UID, replace(
-                query, show_ranking_score_details=True, show_ranking_score=True))], page, never).hits
+            query = query._replace(filter=read_filter(condition, "invalid_search_filter"))
+            shown = search({UID: reader}, [IndexedQuery(UID, query._replace(
+                show_ranking_score_details=True, show_ranking_score=True))], page, never).hits
             hits = {hit["id"]: (page.window[0] + number, hit) for number, hit in enumerate(map(json.loads, shown), 1)}
             for docid in range(len(documents)):
                 told = explained(reader, docid, query, condition, page)
@@ -249,9 +248,9 @@ def test_hidden_attributes_and_their_words_are_not_shown() -> None:
 
 def test_nearest_words_are_those_of_documents_that_the_bearer_sees() -> None:
     query = SearchQuery(q="farmxr x")
-    assert explained(FILMS, 0, replace(query, q="fxrmxr x"))["cause"]["kind"] == "typoLimit"
-    assert explained(FILMS, 1, replace(query, q="fxrmxr x"))["cause"]["nearest"] == ["farmer"]
-    assert explained(FILMS, 1, replace(query, q="fxrmxr x"), visible=DocIds([1, 2]))["cause"]["nearest"] == []
+    assert explained(FILMS, 0, query._replace(q="fxrmxr x"))["cause"]["kind"] == "typoLimit"
+    assert explained(FILMS, 1, query._replace(q="fxrmxr x"))["cause"]["nearest"] == ["farmer"]
+    assert explained(FILMS, 1, query._replace(q="fxrmxr x"), visible=DocIds([1, 2]))["cause"]["nearest"] == []
 
 
 def test_a_search_that_ran_out_of_time_says_so() -> None:

@@ -255,7 +255,7 @@ def test_after_a_kill_the_file_is_as_it_was(tmp_path: Path) -> None:
     before = index.rows()
     large = [{**film, "text": "x" * 9000} for film in films(400)]  # enough for the process to be started
     task = index.addition(large)
-    request = {"do": "batch", "path": str(index.path), "indexUid": "films", "shape": "documents", "budget": asdict(BUDGET),
+    request = {"do": "batch", "path": str(index.path), "indexUid": "films", "shape": "documents", "budget": BUDGET._asdict(),
                "threads": 2, "tasks": [asdict(task)]}
     request["tasks"][0].pop("index_uid")
     process = IndexingProcess()
