@@ -217,6 +217,8 @@ def _header_value(text: str) -> str:
 
 def _networks(text: str) -> tuple[Any, ...]:
     """Parse a list of networks."""
+    if not text:
+        return ()
     from svcd.remote.guard import parse_networks  # loaded only for options with networks
 
     return parse_networks(text)

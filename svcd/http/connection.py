@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Protocol
 
 from svcd.base import logs
@@ -19,6 +18,7 @@ from svcd.http.delivery import CONTINUE, Delivery, EncodedResponse, encode_respo
 from svcd.http.framing import ReceiveBuffer, framed, head_end, read_head
 from svcd.http.message import PIECE, Body, BodyMemory, Headers, HttpError, NoBody, Request, Response
 from svcd.http.sockets import READABLE, WRITABLE, Limits, Transport, keep_little_unsent, reset_on_close, wait
+from svcd.http.standard_server import BaseHTTPRequestHandler
 
 if TYPE_CHECKING:
     import socket

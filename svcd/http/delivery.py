@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from svcd.http import content_coding
 from svcd.http.framing import LAST_CHUNK, chunk
 from svcd.http.message import Headers, Portions, Request, Response, elements, trimmed
 from svcd.http.sockets import WRITABLE, Limits, Pollable, Poller, Transport, wait
+from svcd.http.standard_server import formatdate
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 # RFC 9110: responses with these statuses never have a body.

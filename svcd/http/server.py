@@ -30,7 +30,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from http.server import HTTPServer
 from typing import TYPE_CHECKING, cast
 
 from svcd.base import machine
@@ -38,6 +37,7 @@ from svcd.http.connection import Answer, Connection, OnError, OnRequest
 from svcd.http.delivery import DeliveryThread
 from svcd.http.message import MEMORY_STEP, BodyMemory, Request
 from svcd.http.sockets import BACKLOG, READABLE, WRITABLE, Lead, Limits, PlainTransport, Pollable, Poller, Transport, listen, wait
+from svcd.http.standard_server import HTTPServer
 
 if TYPE_CHECKING:
     import ssl  # at run time only the maker of the context loads it

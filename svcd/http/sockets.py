@@ -214,7 +214,8 @@ def listen(host: str, port: int) -> list[socket.socket]:
     if not 0 <= port <= LAST_PORT:  # getaddrinfo would cut it to 16 bits
         raise ListenError(f"cannot listen on {Address(host, port)}: ports end at {LAST_PORT}")
     try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # As bytes: for a text Python would load its tables of international names, at each start.
+        found = socket.getaddrinfo(host.encode() or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         unique: list[SocketAddress] = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
         # 127.0.0.1 first: more clients try only 127.0.0.1 than only ::1.
         first, *others = sorted(unique, key=lambda place: place[0] != socket.AF_INET) if host.lower() == "localhost" \
