@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import chain
+from itertools import chain, groupby
 
 from svcd.text.character_pairs import UNSPACED, folded_width, pairs
 from svcd.text.scripts import (ARABIC, ARMENIAN, CJ, CYRILLIC, GEORGIAN, GREEK, HEBREW, LATIN, THAI, default_separators,
@@ -261,12 +261,12 @@ def _pattern(strings: frozenset[str]) -> re.Pattern[str]:
 
 def _branches(tree: _Tree) -> str:
     patterns: list[str] = []
-    near = far = ""  # single characters, in the 16-bit plane and beyond
+    near, far = list[str](), list[str]()  # single characters, in the 16-bit plane and beyond
     for letters, rest in tree.items():
         if not letters:
             continue
         if rest.keys() == {""}:
-            near, far = (near + re.escape(letters), far) if letters < _ASTRAL[0] else (near, far + re.escape(letters))
+            (near if letters < _ASTRAL[0] else far).append(letters)
             continue
         while len(rest) == 1 and "" not in rest:  # a chain without branches is one literal
             letter, rest = next(iter(rest.items()))
@@ -274,12 +274,21 @@ def _branches(tree: _Tree) -> str:
         is_end = rest.keys() == {""}
         patterns.append(re.escape(letters) + ("" if is_end else f"(?:{_branches(rest)})" + ("?" if "" in rest else "")))
     if near:
-        patterns.append(f"[{near}]")
+        patterns.append(f"[{_ranges(near)}]")
     if far:
         # `re` compares each character of a text with characters beyond the 16-bit plane one by one, which is ten times slower;
         # the lookahead avoids that for all other characters.
-        patterns.append(f"(?=[{_ASTRAL}])[{far}]")
+        patterns.append(f"(?=[{_ASTRAL}])[{_ranges(far)}]")
     return "|".join(patterns)
+
+
+def _ranges(characters: Iterable[str]) -> str:
+    """Return characters for the inside of `[...]`: ranges are compiled in half the time of single characters."""
+    ranges = ""
+    for _, run in groupby(enumerate(sorted(characters)), lambda place: ord(place[1]) - place[0]):
+        places = [character for _, character in run]
+        ranges += re.escape(places[0]) + (f"-{re.escape(places[-1])}" if len(places) > 1 else "")
+    return ranges
 
 
 # Normalization (docs/text-analysis.md#normalization): from the text of a token to its lemma. All steps work on *parts*: the
