@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from distribution import deb, sbom, sdist, zip_file
 from distribution.bundle import ROOT, MissingPackage, files
 from svcd import __version__
-from svcd.api.app import ROUTES
+from svcd.api.all_routes import ROUTES
 from svcd.api.openapi import document
 
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]

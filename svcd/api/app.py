@@ -8,12 +8,10 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from svcd.api import (
-    changes, chats, cluster, documents, event_streams, explain, facet_search, indexes, instance, keys, mcp, metrics,
-    multi_search, network, openapi, query_log, render, search, search_rules, similar, tasks, webhooks,
-)
+from svcd.api import cluster, facet_search, multi_search, search, similar
 from svcd.api.admission import OneByOne
 from svcd.api.bodies import check_json, json_value, read_body
 from svcd.api.context import Context
@@ -30,21 +28,11 @@ from svcd.validation.names import require_feature
 if TYPE_CHECKING:
     from svcd.api.context import Services
 
-_DECLARED = (
-    *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES, *facet_search.ROUTES,
-    *similar.ROUTES, *indexes.SETTINGS_ROUTES, *tasks.ROUTES, *event_streams.ROUTES, *event_streams.LOG_ROUTES, *metrics.ROUTES,
-    *network.ROUTES, *chats.ROUTES, *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *search_rules.ROUTES,
-    *cluster.ROUTES, *explain.ROUTES, *query_log.ROUTES, *mcp.ROUTES, *changes.ROUTES,
-)
-ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
+# Loaded first: the first search after a start must not wait for the other routes, which search workers never load.
+_SEARCHES = Table((*search.ROUTES, *multi_search.ROUTES, *facet_search.ROUTES, *similar.ROUTES))
+_PathChecks = Mapping[str, Callable[[str], Any]]  # path parameter: its check; others are texts
+INDEX_CHECKS: _PathChecks = {"index_uid": checked_index_uid, "uid": checked_index_uid}
 
-_PATH_CHECKS: Mapping[str, Callable[[str], Any]] = {  # path parameter: its check; others are texts
-    "index_uid": checked_index_uid,
-    "task_id": lambda text: tasks.path_uid(text, "Task", "invalid_task_uids"),
-    "batch_id": lambda text: tasks.path_uid(text, "Batch", "invalid_batch_uids"),
-    "uuid": webhooks.path_uuid,
-    "uid": checked_index_uid,
-}
 # Requests without a route are counted under these names: clients must not be able to add labels to the metrics.
 _OTHER_METHOD, _OTHER_PATH = "OTHER", "other"
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"))
@@ -64,9 +52,17 @@ class App:
     def __init__(self, services: Services) -> None:
         self.services = services
         self._data_folder = services.data_folder
-        self._table = Table(indexes.with_renaming(ROUTES) if services.renames_by_patch else ROUTES)
+        self._path_checks = INDEX_CHECKS
         self._large_bodies = OneByOne(services.searches)
         self._is_damage_logged = False
+
+    @cached_property
+    def _table(self) -> Table:
+        """All routes."""
+        from svcd.api import all_routes
+
+        self._path_checks = {**INDEX_CHECKS, **all_routes.PATH_CHECKS}
+        return all_routes.table(self.services.renames_by_patch)
 
     def share(self, processes: int) -> None:
         """Use an equal part of the searches and cached bytes that `processes` processes may have together."""
@@ -76,7 +72,7 @@ class App:
     def answer(self, request: Request) -> Response:
         """The response to a request; never raises."""
         started = time.perf_counter()
-        matched = self._table.match(request.method, request.segments)
+        matched = _SEARCHES.match(request.method, request.segments) or self._table.match(request.method, request.segments)
         path = matched[0].path if matched else self._table.pattern(request.segments) or _OTHER_PATH
         method = request.verb if request.verb in _METHODS else _OTHER_METHOD
         # Every request is counted. A request is timed if the feature is on when it begins.
@@ -130,13 +126,17 @@ class App:
             return permission
 
         permission = check_permission()
-        text, wait_s, is_dry_run = tasks.extract_write_params(route, request.query) if request.query else ("", 0.0, False)
+        text, wait_s, is_dry_run = "", 0.0, False
+        if request.query:
+            from svcd.api import tasks  # not loaded for a first search, see _SEARCHES
+
+            text, wait_s, is_dry_run = tasks.extract_write_params(route, request.query)
         query = decode_query(text, route.query) if route.query else {}  # without parameters it is ignored: clients expect that
         ctx = Context(services, request, permission, check_permission, query=query, body=self._body(route, request),
                       is_dry_run=is_dry_run)
         if route.feature:
             require_feature(self._data_folder.features(), *route.feature)
-        ctx.path = {name: _PATH_CHECKS.get(name, str)(text) for name, text in raw_path.items()}
+        ctx.path = {name: self._path_checks.get(name, str)(text) for name, text in raw_path.items()}
         if services.usage is not None:
             services.usage.note((route.method, route.path), ctx)
         if cluster.AFTER_TASK in request.headers:

@@ -5,11 +5,11 @@ that write).
 """
 from __future__ import annotations
 
+from _blake2 import blake2b  # as in hashlib, which also loads OpenSSL: 2 ms of a first search
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 
 from svcd.api.admission import SearchCache, SearchQueue, Timer

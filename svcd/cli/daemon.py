@@ -1,8 +1,9 @@
 """The daemon: puts its parts together, serves until a stop signal, and stops the parts in reverse order.
 
-A start first opens the data folder and listens; what only requests need (svcd.cli.wiring: most of the code) is loaded in
-the background after that. See docs/architecture.md#processes-and-threads. The first start of an instance may import a dump or a
-snapshot before, and removes the data folder again if it fails.
+A start first opens the data folder and listens; the code of requests is loaded in the background after that: first the code of
+a search by words, so that requests that have come are answered; then the runner; then the other routes and kinds of searches,
+unless a request has needed them before. See docs/architecture.md#processes-and-threads. The first start of an instance may import
+a dump or a snapshot before, and removes the data folder again if it fails.
 
 Threads: the main thread runs `server.serve()`, the signal handlers and the supervision; "svcd-startup" loads and starts the
 rest, and ends; the threads of server, runner and webhook delivery are described there.
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import signal
 import socket
 import sqlite3
@@ -44,7 +44,10 @@ from svcd.instance.instance import Instance
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from svcd.analytics.collector import Usage
     from svcd.analytics.report import UsageReport
+    from svcd.api.app import App
+    from svcd.cluster.node import Node
     from svcd.cluster.service import ClusterService
     from svcd.remote.webhook_delivery import WebhookNotifier
     from svcd.tasks.global_tasks import SnapshotSchedule
@@ -52,6 +55,8 @@ if TYPE_CHECKING:
 
 # Seconds before the application is loaded even if no request needs it: a probe of /health is answered first.
 QUIET_S = 0.05
+# Seconds for which the rest of the start waits if a request waits for the application: it gets the processor for itself.
+FIRST_ANSWER_S = 0.2
 FORCED_FEATURES = {  # option: the feature that it turns on
     "experimental_enable_metrics": "metrics",
     "experimental_contains_filter": "containsFilter",
@@ -113,6 +118,8 @@ class BackgroundStart:
         self.on_ready: Callable[[], None] = lambda: None  # called once every request can be answered
         most = serving.most_search_workers(config)
         self._workers = SearchProcesses(config, instance, most) if most else None
+        self._node: Node | None = None
+        self._usage: Usage | None = None
         self._failure: Exception | None = None
         self._runner: Runner | None = None
         self._notifier: WebhookNotifier | None = None
@@ -145,6 +152,7 @@ class BackgroundStart:
     def end(self) -> None:
         """Stop all started parts and wait for them. Raises the error that kept a part from starting."""
         self._gate.wanted.set()
+        self._gate.answered.set()
         self._thread.join()
         if self._report:
             self._report.stop()
@@ -171,52 +179,78 @@ class BackgroundStart:
         # Loading keeps the interpreter busy, so a probe of /health may be answered first.
         self._gate.wanted.wait(QUIET_S)
         try:
-            from svcd.cli import wiring  # imports two thirds of the code
-
-            self._notifier = wiring.notifier(self._config, self._instance)
-            node, leads = None, lambda: True  # a single instance does the work of a cluster's leader
-            if self._cluster:
-                node = self._cluster.open(self._instance, self._lose, lambda: wiring.add_default_keys(self._instance))
-                leads = self._notifier.may_deliver = node.is_leading
-                node.on_leadership.append(self._notifier.wake)
-            self._runner = wiring.runner(self._config, self._instance, self._notifier.wake, node)
-            hooks: wiring.WorkerHooks = {}
-            if self._workers:
-                hooks = {"reports": self._workers.reports, "broadcast": self._workers.broadcast}
-            usage = wiring.usage() if serving.reports_usage(self._config) else None
-            query_log = None
-            if self._config.query_log:
-                query_log, self._close_query_log = wiring.query_log(self._config, self._instance)
-            app = wiring.application(self._config, self._instance, **hooks, usage=usage, node=self._cluster, query_log=query_log)
-            machine.give_back_large_blocks()
-            machine.use_one_arena()
-            self._notifier.start()
-            self._runner.start()
-            if self._cluster:
-                self._cluster.start()
-            serving.answer_in_turn(self._server, app.services.searches)
-            self._gate.open(app.answer)
+            app = self._make_application()
+            if self._cluster is None:
+                self._open_gate(app)
+            self._start_parts(app)
+            if self._cluster:  # a request may need the log
+                self._open_gate(app)
             self._instance.keep_reserve()
             if self._workers:
                 self._workers.start(self._server, app)
             self.on_ready()
-            if self._config.schedule_snapshot:
-                self._snapshots = wiring.snapshots(self._config, self._instance, leads)
-                self._snapshots.start()
-            if usage:
-                self._report = wiring.usage_report(
-                    self._config, self._instance, usage, self._workers.usages if self._workers else tuple,
-                    may_send=leads)
-                self._report.start()
-            wiring.log_missing_packages()
-            wiring.log_missing_lists()
+            self._start_schedules()
             serving.preload_search()
-            serving.settle()
             time.sleep(QUIET_S)  # a first search has the interpreter for itself
-            serving.preload_filters()
+            serving.preload_search_parameters()
+            serving.preload_routes()
+            serving.settle()
         except Exception as failure:
             self._failure = failure
             self._server.stop(0)
+
+    def _make_application(self) -> App:
+        from svcd.cli import wiring  # imports half of the code
+
+        if self._cluster:
+            self._node = self._cluster.open(self._instance, self._lose, lambda: wiring.add_default_keys(self._instance))
+        hooks: wiring.WorkerHooks = {}
+        if self._workers:
+            hooks = {"reports": self._workers.reports, "broadcast": self._workers.broadcast}
+        self._usage = wiring.usage() if serving.reports_usage(self._config) else None
+        query_log = None
+        if self._config.query_log:
+            query_log, self._close_query_log = wiring.query_log(self._config, self._instance)
+        return wiring.application(self._config, self._instance, **hooks, usage=self._usage, node=self._cluster,
+                                  query_log=query_log)
+
+    def _open_gate(self, app: App) -> None:
+        serving.answer_in_turn(self._server, app.services.searches)
+        self._gate.open(app.answer)
+        if self._gate.wanted.is_set():
+            self._gate.answered.wait(FIRST_ANSWER_S)
+
+    def _start_parts(self, app: App) -> None:
+        """Start runner and webhook delivery; tasks and notices that came before wait in the data folder."""
+        import shutil  # noqa: F401  # see svcd.http.standard_server
+
+        from svcd.cli import wiring
+
+        machine.give_back_large_blocks()
+        machine.use_one_arena()
+        self._notifier = wiring.notifier(self._config, self._instance)
+        if self._node:
+            self._notifier.may_deliver = self._node.is_leading
+            self._node.on_leadership.append(self._notifier.wake)
+        self._runner = wiring.runner(self._config, self._instance, self._notifier.wake, self._node)
+        self._notifier.start()
+        self._runner.start()
+        if self._cluster:
+            self._cluster.start()
+
+    def _start_schedules(self) -> None:
+        from svcd.cli import wiring
+
+        leads = self._node.is_leading if self._node else lambda: True  # a single instance does the work of a cluster's leader
+        if self._config.schedule_snapshot:
+            self._snapshots = wiring.snapshots(self._config, self._instance, leads)
+            self._snapshots.start()
+        if self._usage:
+            self._report = wiring.usage_report(
+                self._config, self._instance, self._usage, self._workers.usages if self._workers else tuple, may_send=leads)
+            self._report.start()
+        wiring.log_missing_packages()
+        wiring.log_missing_lists()
 
 
 def run(config: Config, reload: Callable[[], Config] | None = None) -> int:
@@ -411,6 +445,8 @@ def remove_on_failure(folder: Path) -> Iterator[Callable[[], None]]:
             with suppress(OSError), (folder / "LOCK").open("a") as lock:  # in use by another process, or a folder is not empty
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_empty_instance(folder / "instance.sqlite"):
+                    import shutil
+
                     for entry in folder.iterdir():
                         shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
                     for empty in [] if was_there else [folder, *parents]:

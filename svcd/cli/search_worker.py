@@ -160,7 +160,7 @@ def main(descriptor: int, *earlier: int) -> None:
     machine.give_back_large_blocks()
     machine.use_one_arena()
     serving.preload_search()
-    serving.preload_filters()
+    serving.preload_search_parameters()
     fork_server.serve(descriptor, lambda: run(cache), load, earlier)
 
 

@@ -50,6 +50,9 @@ HEAD_START_S = 0.02
 # The time until a computing thread lets a waiting thread run. A search waits after each step of SQLite: with Python's 5 ms a
 # dozen steps took 60 ms beside a thread that computes or makes a large response.
 _SWITCH_S = 0.0005
+# New objects, less freed objects, before Python looks for cycles among the youngest objects. A search makes some ten thousand,
+# few of them in cycles: with Python's limit of 700 collecting took up to a tenth of a search.
+_NEW_OBJECTS = 10_000
 # With --search-workers auto: the memory that each worker needs, the part of all memory that workers may take, and their part of
 # the descriptors.
 BYTES_PER_WORKER, MEMORY_PART, DESCRIPTOR_PART = 64 << 20, 4, 32
@@ -153,14 +156,23 @@ def preload_search() -> None:
     import svcd.search.search  # noqa: F401
 
 
-def preload_filters() -> None:
-    """Import the code that parses filters, which takes as long as a search."""
-    import svcd.filters.parser  # noqa: F401
+def preload_search_parameters() -> None:
+    """Import the code of filters, places and vectors, which takes as long as a search; a first search by words does without."""
+    import svcd.filters.evaluation
+    import svcd.filters.parser
+    import svcd.index.geo_reader
+    import svcd.search.semantic  # noqa: F401
+
+
+def preload_routes() -> None:
+    """Import the code of the routes other than searches."""
+    import svcd.api.all_routes  # noqa: F401
 
 
 def settle() -> None:
     """Call when all code is loaded: it stays, and threads take turns more often."""
     gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS)
     sys.setswitchinterval(_SWITCH_S)
 
 

@@ -1,12 +1,12 @@
 """Make the parts that a daemon starts after it listens from the options: application, runner, webhook delivery, schedule of
 snapshots, usage report with the figures of the machine and the options. Log the end of each batch.
 
-A thread of svcd.cli.daemon imports this module, which loads nearly all code, so that the start need not wait for it.
+A thread of svcd.cli.daemon imports this module, which loads much of the code of a search, so that the start need not wait for it.
+Parts that a first search does without are imported in the functions that make them.
 """
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +20,6 @@ from svcd import INTERFACE_VERSION
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
 from svcd.api.context import Services
-from svcd.api.keys import default_keys
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.api.traffic import Report
 from svcd.auth.keys import Keys
@@ -30,11 +29,6 @@ from svcd.cli.config import DEFAULT, FILE, Config
 from svcd.cli.options import BY_NAME, COUNT, INTERVAL, LIMIT, OPTIONS, POSITIVE, PROCESSES, SIZE
 from svcd.instance.instance import Instance
 from svcd.instance.task_records import FAILED, SUCCEEDED, Batch, Task
-from svcd.remote.webhook_delivery import WebhookNotifier
-from svcd.tasks.batching import Limits
-from svcd.tasks.global_tasks import Folders
-from svcd.tasks.indexing_client import MemoryBudget
-from svcd.tasks.runner import Runner
 from svcd.text import segmenters
 
 if TYPE_CHECKING:
@@ -44,8 +38,11 @@ if TYPE_CHECKING:
     from svcd.cluster.service import ClusterService
     from svcd.querylog.recorder import Recorder
     from svcd.remote.client import Client
+    from svcd.remote.webhook_delivery import WebhookNotifier
     from svcd.tasks.dry_runs import DryRuns
     from svcd.tasks.global_tasks import SnapshotSchedule
+    from svcd.tasks.indexing_client import MemoryBudget
+    from svcd.tasks.runner import Runner
 
 # Memory of an idle indexing process, and bytes of Python objects for each byte that a budget counts.
 PROCESS_BYTES = 40 << 20
@@ -78,6 +75,7 @@ def application(config: Config, instance: Instance,
     )
     if node is None:  # the leader of a cluster does it
         add_default_keys(instance)
+    instance.webhooks.set_launch_webhook(config.task_webhook_url, config.task_webhook_authorization_header)
     networks = serving.allowed_networks(config)
     return App(Services(
         instance, Keys(config.master_key, instance.keys), searches, instance, node, usage, reports=reports, broadcast=broadcast,
@@ -96,7 +94,10 @@ def application(config: Config, instance: Instance,
 
 def add_default_keys(instance: Instance) -> None:
     """Make the keys that every new instance has."""
-    instance.keys.add_to_empty(default_keys())
+    if not instance.keys.page(0, 1)[1]:
+        from svcd.api.keys import default_keys  # not loaded before the first search
+
+        instance.keys.add_to_empty(default_keys())
 
 
 def query_log(config: Config, instance: Instance) -> tuple[Recorder, Callable[[], None]]:
@@ -154,13 +155,18 @@ def usage_report(config: Config, instance: Instance, own: Usage, others: Callabl
 
 def notifier(config: Config, instance: Instance) -> WebhookNotifier:
     """The webhook delivery, not started yet."""
-    instance.webhooks.set_launch_webhook(config.task_webhook_url, config.task_webhook_authorization_header)
+    from svcd.remote.webhook_delivery import WebhookNotifier  # not loaded before the first search
+
     return WebhookNotifier(instance.webhooks, instance.outbox, lambda: _client(config),
                            on_bug=lambda bug: logs.failure("bug", bug))
 
 
 def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = lambda: None, node: Node | None = None) -> Runner:
     """The task runner, not started yet. on_batch: called after each batch. node: of a cluster."""
+    from svcd.tasks.batching import Limits  # not loaded before the first search
+    from svcd.tasks.global_tasks import Folders
+    from svcd.tasks.runner import Runner
+
     limits = Limits(config.experimental_max_number_of_batched_tasks, config.experimental_limit_batched_tasks_total_size)
     workers = indexing_threads(config)
     locales = LocaleWarnings()
@@ -218,6 +224,8 @@ def import_budget(config: Config) -> MemoryBudget:
 
 def memory_budget(memory: int | None, workers: int) -> MemoryBudget:
     """Return the budget of each of `workers` indexing processes, so that all stay within `memory` bytes; None: no limit."""
+    from svcd.tasks.indexing_client import MemoryBudget
+
     full = MemoryBudget()
     if memory is None:
         return full
@@ -364,6 +372,8 @@ def distribution_id(path: Path = Path("/etc/os-release")) -> str | None:
 
 def largest_disk(folder: Path, mounts: Path = Path("/proc/mounts")) -> int | None:
     """Return the bytes of the largest mounted block device; of the data folder's file system if no device is known."""
+    import shutil  # loads compressors, which no other part of an idle daemon needs
+
     try:
         rows = [line.split() for line in mounts.read_text().splitlines()]
     except (OSError, ValueError):

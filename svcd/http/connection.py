@@ -358,6 +358,7 @@ class StartupGate:
 
     def __init__(self) -> None:
         self.wanted = threading.Event()  # a request waits for the application
+        self.answered = threading.Event()  # the application has answered a request that had waited
         self._is_open = threading.Event()
         self._application: Callable[[Request], Response] | None = None
 
@@ -374,6 +375,9 @@ class StartupGate:
                 return Response(200, AVAILABLE)
             self.wanted.set()
             self._is_open.wait()
-            application = self._application
-            assert application is not None
+            assert self._application is not None
+            try:
+                return self._application(request)
+            finally:
+                self.answered.set()
         return application(request)

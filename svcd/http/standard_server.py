@@ -2,8 +2,9 @@
 
 It imports `ssl` for clients of HTTPS, `html` for error pages, `mimetypes` and `shutil` for files, `calendar` for e-mail: a
 seventh of a start, and 2 MB. These become lazy modules (importlib.util.LazyLoader), which load themselves when the next module
-imports them, or when one of their attributes is read. In Python 3.11 no two threads may do that first at the same time. So `shutil`
-is loaded before the runner starts (svcd.cli.daemon); `ssl` by svcd.http.tls before the daemon listens, or by svcd.remote.client.
+imports them, or when one of their attributes is read. In Python 3.11 no two threads may do that first at the same time. So
+`shutil` is loaded before the runner starts (svcd.cli.daemon); `ssl` by svcd.http.tls before the daemon listens, or by
+svcd.remote.client.
 """
 from __future__ import annotations
 

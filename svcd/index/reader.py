@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from svcd.base.docids import EMPTY, DocIds, from_bytes
 from svcd.index import word_counts
 from svcd.index.connections import table_sizes
-from svcd.index.geo_reader import GeoReader
 from svcd.index.pair_reader import PairReader
 from svcd.index.read_transaction import Cache, Key, ReadTransaction, placeholders, rows_by_docid, statement_portions
 from svcd.index.schema import LEAST_DOCUMENTS
@@ -26,6 +25,7 @@ from svcd.index.word_counts import WordCountReader
 from svcd.schema.index_settings import IndexSettings
 
 if TYPE_CHECKING:
+    from svcd.index.geo_reader import GeoReader
     from svcd.index.vector_reader import VectorReader
 
 T = TypeVar("T")
@@ -85,6 +85,8 @@ class IndexReader:
     @cached_property
     def geo(self) -> GeoReader:
         """The points and geometries of documents."""
+        from svcd.index.geo_reader import GeoReader  # not loaded for a first search (svcd.cli.serving)
+
         return GeoReader(self.transaction)
 
     @cached_property

@@ -14,14 +14,12 @@ from contextlib import closing
 from pathlib import Path
 
 from svcd.base import logs, machine
-from svcd.index import kept_embeddings
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.connections import keep_log, open_reader, sync_folder
 from svcd.instance.data_folder import DAMAGED
 
 UNCLAIMED = "unclaimed"
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)  # raised when a damaged row is decoded
-_SUFFIXES = ("", "-wal", "-shm", DAMAGED.removeprefix(".sqlite"), *kept_embeddings.SUFFIXES)  # the files of an index
 
 
 def reconcile(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
@@ -73,8 +71,15 @@ def read_outcomes(path: Path) -> BatchOutcomes | None:
 
 def remove_index_file(path: Path) -> None:
     """Delete an index file with its log."""
-    for suffix in _SUFFIXES:
+    for suffix in _suffixes():
         path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _suffixes() -> tuple[str, ...]:
+    """Return the ends of the names of the files of an index, the main file first."""
+    from svcd.index import kept_embeddings  # few starts find a file to remove, and all would load half of svcd.index
+
+    return "", "-wal", "-shm", DAMAGED.removeprefix(".sqlite"), *kept_embeddings.SUFFIXES
 
 
 def _path(folder: Path, uuid: str) -> Path:
@@ -104,7 +109,7 @@ def _creating_index(outcomes: BatchOutcomes, connection: sqlite3.Connection) -> 
 def _set_aside(folder: Path, uuid: str, outcomes: BatchOutcomes) -> None:
     path, aside = _path(folder, uuid), folder / UNCLAIMED
     aside.mkdir(exist_ok=True)
-    for suffix in reversed(_SUFFIXES):  # the main file last: after a crash the next start moves the rest
+    for suffix in reversed(_suffixes()):  # the main file last: after a crash the next start moves the rest
         file = path.with_name(path.name + suffix)
         if machine.file_exists(file):
             file.replace(aside / file.name)

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeVar
 from svcd.base import tracing
 from svcd.base.docids import DocIds, union_of
 from svcd.base.errors import ApiError
-from svcd.filters.evaluation import filter_docids
 from svcd.query.counted_words import MOST_PARTS as MOST_COUNTED_PARTS, counted_words, located_parts
 from svcd.query.graph import MOST_PARTS, BuiltQuery, Graph, MatchingStrategy, ParsedQuery, build_graph, parse_text, universe
 from svcd.query.reader import Reader
@@ -137,6 +136,8 @@ def filtered_docids(reader: Reader, query: SearchQuery) -> DocIds:
     """Return the documents of the filter of a query. Raises invalid_search_filter."""
     if query.filter is None:
         return reader.all_docids()
+    from svcd.filters.evaluation import filter_docids  # a first search without a filter need not wait for it
+
     tracing.begin("evaluate filter")
     docids = filter_docids(reader, query.filter, "invalid_search_filter", is_rewritten=True)
     tracing.end()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Sequence
 
 from svcd.base.errors import ApiError
 from svcd.facets.distribution import Facets
-from svcd.filters.tree import Condition
 
 if TYPE_CHECKING:
+    from svcd.filters.tree import Condition
     from svcd.ranking.bucket_sort import Hit
     from svcd.rules.rule_set import IndexRules  # few instances use search rules
 

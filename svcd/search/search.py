@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import repeat
 from operator import attrgetter, contains
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from svcd.base import tracing
 from svcd.base.docids import EMPTY, DocIds
@@ -33,9 +33,11 @@ from svcd.search.matches import MatchFinder
 from svcd.search.request import (
     Embed, Federation, FormattingBudget, IndexedQuery, Reranking, SearchQuery, SearchResult, no_embedding,
 )
-from svcd.search.semantic import QueryTarget, hybrid_search, semantic_search
 from svcd.search.shown_vectors import VECTORS_MEMBER, average_bytes, with_or_without_vectors
 from svcd.vectors.vector import similarity
+
+if TYPE_CHECKING:
+    from svcd.search.semantic import QueryTarget
 
 __all__ = ["FacetHit", "FacetQuery", "Federation", "IndexedQuery", "SearchQuery", "SearchResult", "facet_search", "search"]
 
@@ -83,9 +85,11 @@ class Search:
         self._reader = reader
         self._query = query
         self.kind = kind_of(query)
-        # The vector to compare documents with; None for a search by words.
-        self._target = (None if query.hybrid is None or self.kind is Kind.KEYWORD
-                        else QueryTarget(reader, query, query.hybrid, embed))
+        self._target: QueryTarget | None = None  # the vector to compare documents with; None for a search by words
+        if query.hybrid is not None and self.kind is not Kind.KEYWORD:
+            from svcd.search.semantic import QueryTarget  # not loaded for a first search (svcd.cli.serving)
+
+            self._target = QueryTarget(reader, query, query.hybrid, embed)
 
     def run(self, limits: RankingLimits, expired: Callable[[], bool], index_uid: str) -> Found:
         """Rank the documents. Raises vector_embedding_error, and the codes of search parameters, whose messages begin with the
@@ -93,11 +97,13 @@ class Search:
         # Embedding stays outside the `try`: its error does not name the index. A hybrid search ignores that error.
         target = self._target.get(is_needed=True) if self._target is not None and self.kind is Kind.SEMANTIC else None
         try:
+            if self._target is None:
+                return keyword_search(self._reader, self._query, limits, expired)
+            from svcd.search.semantic import hybrid_search, semantic_search
+
             if target is not None:
                 return semantic_search(self._reader, self._query, target, limits, expired)
-            if self._target is not None:
-                return hybrid_search(self._reader, self._query, self._target, limits, expired)
-            return keyword_search(self._reader, self._query, limits, expired)
+            return hybrid_search(self._reader, self._query, self._target, limits, expired)
         except ApiError as error:
             raise error.inside(f"Index `{index_uid}`") from None
 

@@ -111,7 +111,7 @@ class Runner:
     def stop(self, grace_s: float = 5.0) -> None:
         """Claim no more tasks; let running batches end for `grace_s` seconds, then kill and requeue them.
 
-        Maintenance is killed at once: its commits are kept, and the next start goes on from there.
+        Maintenance is killed at once: its commits are kept, and the next start continues from them.
         """
         with self._changed:
             self._context.is_stopping = True

@@ -22,7 +22,7 @@ from svcd.analytics import collector
 from svcd.analytics.collector import Usage, sum_of
 from svcd.analytics.report import FIGURES, groups, nothing
 from svcd.api import admission, search_parameters
-from svcd.api.app import ROUTES
+from svcd.api.all_routes import ROUTES
 from svcd.api.routes import Route
 from tests.api.conftest import JSON_TYPE
 from tests.support.pace import is_within

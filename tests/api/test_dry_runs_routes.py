@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from svcd.api.app import ROUTES
+from svcd.api.all_routes import ROUTES
 from svcd.api.openapi import operation_id
 from svcd.api.routes import Route
 from svcd.api.tasks import is_write

@@ -13,7 +13,7 @@ import subprocess
 import pytest
 
 from svcd.api import instance
-from svcd.api.app import ROUTES
+from svcd.api.all_routes import ROUTES
 from svcd.api.routes import Route
 from svcd.api.shapes import size
 from svcd.base import logs

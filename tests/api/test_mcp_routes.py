@@ -389,6 +389,6 @@ def test_an_embedder_is_used(films: Assistant, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_nothing_is_loaded_before_the_first_message() -> None:
-    code = "import sys, svcd.cli.wiring; print(sorted(name for name in sys.modules if name.startswith('svcd.') and 'mcp' in name))"
+    code = "import sys, svcd.cli.wiring, svcd.api.all_routes; print(sorted(name for name in sys.modules if name.startswith('svcd.') and 'mcp' in name))"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert loaded.strip() == "['svcd.api.mcp']"  # the route

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from svcd.api.app import ROUTES
+from svcd.api.all_routes import ROUTES
 from svcd.api.openapi import operation_id
 from svcd.api.routes import Fields, Route
 

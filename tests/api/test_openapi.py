@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from svcd.api.app import ROUTES
+from svcd.api.all_routes import ROUTES
 from svcd.api.openapi import document, operation_id
 from svcd.api.routes import Fields, Route
 from svcd.api.shapes import SCHEMAS

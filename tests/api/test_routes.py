@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from svcd.api import facet_search, multi_search, search, similar
-from svcd.api.app import ROUTES
+from svcd.api.all_routes import ROUTES
 from svcd.api.context import Context
 from svcd.api.routes import HandlerResult, Route, Table, is_for_all, segments_of
 from svcd.http.message import Body, Headers, NoBody, Request

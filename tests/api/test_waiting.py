@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from svcd.api.app import ROUTES
+from svcd.api.all_routes import ROUTES
 from svcd.api.openapi import operation_id
 from svcd.api.routes import Route
 from svcd.api.tasks import MAX_S, is_write, parse_duration

@@ -30,7 +30,7 @@ import pytest
 from distribution import build, deb
 from distribution.bundle import MissingPackage, is_plain, packages
 from svcd import __version__
-from svcd.api.app import ROUTES
+from svcd.api.all_routes import ROUTES
 from svcd.api.openapi import document
 from tests.cli.test_systemd import MAX_EXPOSURE, exposure, needs_systemd
 from tests.distribution.conftest import OFFLINE

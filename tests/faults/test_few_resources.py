@@ -84,6 +84,7 @@ def test_without_threads_and_processes_searches_go_on(tmp_path: Path, figure: Ca
     daemon = Daemon(tmp_path, prelude=PRELUDE).start()
     try:
         daemon.get("/indexes/i0/search?q=kefir")
+        daemon.done(daemon.post("/swap-indexes", []))  # the runner has started, too, and no process
         (tmp_path / "none").touch()
         answered: list[int] = []
         clients = [threading.Thread(target=lambda number=number: answered.append(

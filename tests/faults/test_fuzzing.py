@@ -232,7 +232,7 @@ def members(application: Application, data: st.DataObject) -> None:
 @cache
 def _routes() -> list[Any]:
     """Those that end at once, and neither stop the log nor call another host."""
-    from svcd.api.app import ROUTES
+    from svcd.api.all_routes import ROUTES
 
     return [row for row in ROUTES if not row.path.endswith(("/stream", "/completions")) and operation_id(row) not in {
         "post_logs_stderr", "patch_experimental_features", "post_export"}]

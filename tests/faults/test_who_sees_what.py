@@ -21,7 +21,7 @@ import pytest
 
 from svcd.api import mcp_tools, streaming
 from svcd.api.answers import uuid7
-from svcd.api.app import ROUTES
+from svcd.api.all_routes import ROUTES
 from svcd.api.openapi import operation_id
 from svcd.api.routes import Route
 from svcd.auth.keys import ACTIONS

@@ -22,7 +22,7 @@ from urllib.parse import quote
 import brotli
 import pytest
 
-from svcd.api.app import ROUTES
+from svcd.api.all_routes import ROUTES
 from svcd.api.bodies import MAX_SEARCH_VALUES
 from svcd.api.openapi import operation_id
 from svcd.api.routes import Fields, Route, Value
