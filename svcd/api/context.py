@@ -5,7 +5,6 @@ that write).
 """
 from __future__ import annotations
 
-from _blake2 import blake2b  # as in hashlib, which also loads OpenSSL: 2 ms of a first search
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -20,6 +19,11 @@ from svcd.auth.keys import ALL_PERMITTED, Keys, Permission
 from svcd.base.errors import ApiError
 from svcd.http.message import BodyMemory, HttpError
 from svcd.instance.data_folder import is_hidden
+
+try:
+    from _blake2 import blake2b  # the same as in hashlib, which also loads OpenSSL: 2 ms of a first search, 3 MB
+except ImportError:  # a private module, which other interpreters may lack
+    from hashlib import blake2b
 
 if TYPE_CHECKING:
     from svcd.cluster.service import ClusterService
