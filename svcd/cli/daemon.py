@@ -226,8 +226,6 @@ class BackgroundStart:
 
         from svcd.cli import wiring
 
-        machine.give_back_large_blocks()
-        machine.use_one_arena()
         self._notifier = wiring.notifier(self._config, self._instance)
         if self._node:
             self._notifier.may_deliver = self._node.is_leading
@@ -264,6 +262,7 @@ def run(config: Config, reload: Callable[[], Config] | None = None) -> int:
     manager, sockets = ServiceManager(os.environ), passed_sockets(os.environ)
     serving.raise_file_limit()
     serving.check_descriptors(config)
+    machine.limit_malloc()  # before any thread starts, which would get an arena of its own
     context = serving.server_context(config)
     with remove_on_failure(config.db_path) as keep_folder, _told_from_damage(config.db_path / "instance.sqlite"):
         import_archive(config)

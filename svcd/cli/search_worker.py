@@ -157,8 +157,7 @@ def main(descriptor: int, *earlier: int) -> None:
         cache.load(file)
         serving.settle()
 
-    machine.give_back_large_blocks()
-    machine.use_one_arena()
+    machine.limit_malloc()
     serving.preload_search()
     serving.preload_search_parameters()
     fork_server.serve(descriptor, lambda: run(cache), load, earlier)

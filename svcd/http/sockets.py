@@ -60,7 +60,7 @@ class Limits(NamedTuple):
     skip_bytes: int = 1 << 20  # of a body nobody read; if more is to come, the server closes the connection instead
     sweep_s: float = 1.0  # between two looks for connections past their deadline
     spare_s: float = 10.0  # threads that were idle for this time end
-    idle_call_s: float = 20.0  # between work and a call of on_idle, and between two calls
+    idle_call_s: float = 5.0  # between work and a call of on_idle, and between two calls
 
 
 # One connection
