@@ -34,7 +34,7 @@ LIMITS = Limits()
 # A daemon whose times are shorter: the defaults of Limits are those of its constructor.
 PRELUDE = f"""
 import svcd.http.sockets as sockets
-shorter = sockets.Limits.__init__
+shorter = sockets.Limits.__new__
 shorter.__defaults__ = tuple(value / {DIVISOR} if isinstance(value, float) else value for value in shorter.__defaults__)
 """ if DIVISOR > 1 else ""
 POST = b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"

@@ -59,6 +59,7 @@ def test_2_indexes_created_before_are_there(daemon: Daemon) -> None:
 
 def test_3_and_4_a_long_import(tmp_path: Path) -> None:
     with running(tmp_path, "--max-indexing-threads", "2") as daemon:
+        daemon.done(daemon.call("POST", "/indexes", '{"uid": "long"}'))  # the runner starts with the first requests
         long = daemon.call("POST", "/indexes/long/documents", LONG, {"content-type": "application/x-ndjson"})
         uid = long.json["taskUid"]
         deletion = daemon.call("DELETE", f"/tasks?uids={uid}")
