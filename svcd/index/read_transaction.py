@@ -297,15 +297,11 @@ def _bytes_of(value: Any) -> int:
         return size
     if isinstance(value, DocIds):
         return memory_bytes(value)
-    if isinstance(value, list):
-        return sys.getsizeof(value) + sum(map(_own_bytes, value))
-    if isinstance(value, dict):
-        return sys.getsizeof(value) + sum(map(_own_bytes, value.values()))
+    if isinstance(value, (list, dict)):
+        parts = value.values() if isinstance(value, dict) else value  # of one kind, so the first one tells which
+        first = next(iter(parts), None)
+        return sys.getsizeof(value) + sum(map(memory_bytes if isinstance(first, DocIds) else sys.getsizeof, parts))
     return sys.getsizeof(value)
-
-
-def _own_bytes(value: Any) -> int:
-    return memory_bytes(value) if isinstance(value, DocIds) else sys.getsizeof(value)
 
 
 class _Entry:
