@@ -164,8 +164,14 @@ def _usage_error(wrong: click.UsageError) -> str:
     reason = why_unsupported(wrong.option_name)
     if reason:
         return f"{wrong.option_name} is not supported: {reason}; remove it"
-    near = nearest(wrong.option_name, [option.flag for option in OPTIONS])
-    hint = f"did you mean {near}?" if near else "`svcd --help` shows all options"
+    flags, shown = [option.flag for option in OPTIONS], "svcd"
+    if wrong.ctx and wrong.ctx.parent:  # an option of a command
+        shown = wrong.ctx.command_path
+        if wrong.option_name in flags:
+            return f"{wrong.option_name} belongs before the command: svcd {wrong.option_name} ... {shown.partition(' ')[2]}"
+        flags = [flag for each in wrong.ctx.command.params for flag in each.opts]
+    near = nearest(wrong.option_name, flags)
+    hint = f"did you mean {near}?" if near else f"`{shown} --help` shows all options"
     return f"no such option: {quoted(wrong.option_name)[1:-1]}; {hint}"
 
 
