@@ -21,7 +21,8 @@ _DECLARED = (
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 
-PATH_CHECKS: Mapping[str, Callable[[str], Any]] = {  # path parameter: its check; uids of indexes have theirs in svcd.api.app
+# Path parameter: its check. svcd.api.app checks the uids of indexes; others are texts.
+PATH_CHECKS: Mapping[str, Callable[[str], Any]] = {
     "task_id": lambda text: tasks.path_uid(text, "Task", "invalid_task_uids"),
     "batch_id": lambda text: tasks.path_uid(text, "Batch", "invalid_batch_uids"),
     "uuid": webhooks.path_uuid,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 # Loaded first: the first search after a start must not wait for the other routes, which search workers never load.
 _SEARCHES = Table((*search.ROUTES, *multi_search.ROUTES, *facet_search.ROUTES, *similar.ROUTES))
-_PathChecks = Mapping[str, Callable[[str], Any]]  # path parameter: its check; others are texts
-INDEX_CHECKS: _PathChecks = {"index_uid": checked_index_uid, "uid": checked_index_uid}
+_INDEX_PARAMETERS = ("index_uid", "uid")
 
 # Requests without a route are counted under these names: clients must not be able to add labels to the metrics.
 _OTHER_METHOD, _OTHER_PATH = "OTHER", "other"
@@ -46,13 +45,21 @@ _EMPTY_BODIES = (b"null", b'""', b"")
 _MAX_MESSAGE = 100_000
 
 
+def _path_value(name: str, text: str) -> Any:
+    """Return the value of a path parameter. Raises the error of its check."""
+    if name in _INDEX_PARAMETERS:
+        return checked_index_uid(text)
+    from svcd.api import all_routes  # loaded before: no route of a search has another parameter
+
+    return all_routes.PATH_CHECKS.get(name, str)(text)
+
+
 class App:
     """The HTTP interface of one instance; the HTTP server calls `answer`."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
         self._data_folder = services.data_folder
-        self._path_checks = INDEX_CHECKS
         self._large_bodies = OneByOne(services.searches)
         self._is_damage_logged = False
 
@@ -61,7 +68,6 @@ class App:
         """All routes."""
         from svcd.api import all_routes
 
-        self._path_checks = {**INDEX_CHECKS, **all_routes.PATH_CHECKS}
         return all_routes.table(self.services.renames_by_patch)
 
     def share(self, processes: int) -> None:
@@ -136,7 +142,7 @@ class App:
                       is_dry_run=is_dry_run)
         if route.feature:
             require_feature(self._data_folder.features(), *route.feature)
-        ctx.path = {name: self._path_checks.get(name, str)(text) for name, text in raw_path.items()}
+        ctx.path = {name: _path_value(name, text) for name, text in raw_path.items()}
         if services.usage is not None:
             services.usage.note((route.method, route.path), ctx)
         if cluster.AFTER_TASK in request.headers:

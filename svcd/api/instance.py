@@ -36,9 +36,9 @@ def version(_ctx: Context) -> HandlerResult:
 def _commit(root: Path) -> tuple[str, str]:
     """Hash and date of the commit checked out in a folder; `unknown` outside a clone or without git."""
     if (root / ".git").exists():
-        command = ["git", "-C", str(root), "-c", f"safe.directory={root}", "rev-list", "-n1", "--format=%H %cI", "HEAD"]
-        import subprocess
+        import subprocess  # not loaded by an installed svcd, which is no clone
 
+        command = ["git", "-C", str(root), "-c", f"safe.directory={root}", "rev-list", "-n1", "--format=%H %cI", "HEAD"]
         try:
             written = subprocess.run(command, check=True, capture_output=True, text=True, timeout=5.0).stdout
             sha, date = written.splitlines()[-1].split()  # below a line "commit ..."

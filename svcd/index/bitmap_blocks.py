@@ -121,10 +121,12 @@ _HALVES = int.from_bytes(b"\0\0\xff\xff" * _AT_ONCE, "big")  # the lower two byt
 
 def listed_docids(digits: str | None) -> DocIds:
     """Return the set of the docids that LISTED lists; None if there was no row."""
+    if not digits:
+        return EMPTY
     docids = array("I")
-    for start in range(0, len(digits or ""), _DIGITS * _AT_ONCE):
-        docids += _read_digits((digits or "")[start:start + _DIGITS * _AT_ONCE])
-    return DocIds(docids) if docids else EMPTY
+    for start in range(0, len(digits), _DIGITS * _AT_ONCE):
+        docids += _read_digits(digits[start:start + _DIGITS * _AT_ONCE])
+    return DocIds(docids)
 
 
 def _read_digits(digits: str) -> array[int]:
