@@ -93,7 +93,7 @@ def is_too_deep(encoded: bytes, most: int = MAX_DEPTH) -> bool:
     levels = 0
     while steps and 2 * len(fewer := steps.replace(_OPEN + _CLOSE, b"")) <= len(steps):
         steps, levels = fewer, levels + 1
-    return levels + max(accumulate(memoryview(steps).cast("b")), default=0) > most
+    return levels + max(accumulate(memoryview(steps).cast("b"), initial=0)) > most
 
 
 class TooDeep(ValueError):

@@ -14,7 +14,7 @@ import math
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from svcd.base import json_text
@@ -306,6 +306,7 @@ def test_the_depth_of_a_text_is_that_of_its_value(value: object, most: int, is_a
 
 
 @given(st.lists(st.sampled_from(["[", "]", "{", "}", '"', "\\", ",", ":", "a", '"a":', '["', "1"]), max_size=40).map("".join), st.integers(0, 8))
+@example("[]]", 0)
 def test_a_wrong_text_counts_at_least_up_to_its_fault(text: str, most: int) -> None:
     """As deep as the decoder goes: where it finds nothing wrong before."""
     fault = fault_in(text.encode())
