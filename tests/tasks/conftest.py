@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -70,7 +71,7 @@ class TaskHarness:
         path.write_text(text)
         return self.queue.enqueue(
             "documentAdditionOrUpdate", index_uid, payload=path, payload_bytes=len(text),
-            content={"method": method, "primaryKey": key, "mayCreate": may_create},
+            content={"method": method, "primaryKey": key, "mayCreate": may_create, "checksum": crc32(text.encode())},
             details={"receivedDocuments": len(documents), "indexedDocuments": None})
 
     def delete(self, ids: Sequence[Any], index_uid: str = "movies") -> Task:

@@ -41,6 +41,11 @@ def _exchange(path: Path, _patch: pytest.MonkeyPatch) -> None:
     path.write_bytes(b"7".rjust(path.stat().st_size - 1) + b"\n")
 
 
+def _rename_key(path: Path, _patch: pytest.MonkeyPatch) -> None:
+    """Valid documents, but without the primary key."""
+    path.write_bytes(path.read_bytes().replace(b'"id"', b'"iD"'))
+
+
 def _remove(path: Path, _patch: pytest.MonkeyPatch) -> None:
     path.unlink()
 
@@ -67,7 +72,7 @@ def _refuse(number: int) -> Callable[[Path, pytest.MonkeyPatch], None]:
 FAULTS = {
     "missing": (_remove, "No such file"), "truncated": (_truncate, r"has \d+ bytes of \d+"),
     "longer": (_lengthen, r"has \d+ bytes, and"), "garbage": (_garble, "document 1 is damaged"),
-    "nested": (_nest, "document 1 is damaged"), "no object": (_exchange, "is not an object"),
+    "nested": (_nest, "document 1 is damaged"), "no object": (_exchange, "is not an object"), "no primary key": (_rename_key, "checksum is different"),
     "a folder": (_make_folder, "directory"), "no permission": (_refuse(errno.EACCES), "Permission denied"),
     "a broken disk": (_refuse(errno.EIO), "Input/output error"),
 }
