@@ -27,7 +27,7 @@ from svcd.index.connections import open_reader
 MOST_FAULTS = 20
 # Errors that damage may cause. SQLite errors of the system, of a full disk and of a locked file are excluded (_OF_SYSTEM).
 SUSPICIOUS = (sqlite3.DatabaseError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError,
-              MemoryError)
+              MemoryError, StopIteration)
 _OF_SYSTEM = frozenset((
     sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_READONLY, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_SCHEMA))
@@ -36,6 +36,8 @@ _OF_FILE = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 
 def may_be_damage(error: BaseException) -> bool:
     """Return whether an error may come from a damaged file."""
+    if isinstance(error.__cause__, StopIteration):  # a generator ran out of rows: Python raises RuntimeError for it
+        return True
     return isinstance(error, (*SUSPICIOUS, schema.NewerFormat)) and getattr(error, "sqlite_errorcode", 0) & 0xFF not in _OF_SYSTEM
 
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -47,6 +48,18 @@ def test_an_error_over_a_damaged_file_is_index_corrupted(tmp_path: Path, capsys:
     harness.run()
     assert harness.instance.index("films") is None
     harness.instance.close()
+
+
+def test_a_generator_that_finds_too_few_rows_may_have_met_damage(tmp_path: Path) -> None:
+    """Python turns the StopIteration that leaves a generator into RuntimeError."""
+    def rows() -> Iterator[int]:
+        yield next(iter(()))
+
+    for statement, expected in ((None, RuntimeError), ("UPDATE documents SET json = '{' WHERE docid = 3", ApiError)):
+        harness = films(tmp_path / str(statement is None), statement)
+        with pytest.raises(expected), harness.instance.read("films"):
+            list(rows())
+        harness.instance.close()
 
 
 def test_a_bug_over_a_sound_file_stays_one(tmp_path: Path) -> None:
