@@ -41,9 +41,12 @@ def may_be_damage(error: BaseException) -> bool:
     return isinstance(error, (*SUSPICIOUS, schema.NewerFormat)) and getattr(error, "sqlite_errorcode", 0) & 0xFF not in _OF_SYSTEM
 
 
-def is_damage(error: BaseException) -> bool:
-    """Return whether an error by itself says that a file is damaged."""
-    return isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_FILE
+def fault_told_by(error: BaseException) -> str | None:
+    """Return the fault of a file that an error by itself proves, without stored text; None if it may have another cause."""
+    fault = str(error).partition(" with text ")[0]  # sqlite3 cites a text that is not UTF-8, and svcd stores no such text
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    is_told = isinstance(error, sqlite3.DatabaseError) and (code in _OF_FILE or fault.startswith("Could not decode to UTF-8"))
+    return fault if is_told else None
 
 
 def first_fault(path: Path, kind: schema.Kind) -> str | None:
@@ -62,11 +65,11 @@ def fault_behind(error: BaseException, path: Path) -> str | None:
 
     An error while the file was closed after an earlier error says little, so the earlier one counts.
     """
-    while error.__context__ is not None and not is_damage(error):
+    while error.__context__ is not None and fault_told_by(error) is None:
         error = error.__context__
     if not may_be_damage(error):
         return None
-    return first_fault(path, schema.INDEX) or (str(error) if is_damage(error) else None)
+    return first_fault(path, schema.INDEX) or fault_told_by(error)
 
 
 def index_error(index_uid: str, fault: str) -> ApiError:

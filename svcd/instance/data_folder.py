@@ -374,9 +374,7 @@ class DataFolderReader:
         if not damage.may_be_damage(error):
             return None
         path = self.index_path(uuid or self.file_uuid(index_uid))
-        fault = self._fault(path, schema.INDEX)
-        if fault is None and damage.is_damage(error):
-            fault = str(error)
+        fault = self._fault(path, schema.INDEX) or damage.fault_told_by(error)
         if fault is not None:
             note_damage(path, index_uid, fault)
         return fault

@@ -50,6 +50,21 @@ def test_an_error_over_a_damaged_file_is_index_corrupted(tmp_path: Path, capsys:
     harness.instance.close()
 
 
+def test_a_text_that_is_not_utf_8_is_damage_and_not_shown(tmp_path: Path) -> None:
+    """Only a comparison with the documents would find it in a row without a checksum."""
+    harness = TaskHarness(tmp_path / "data")
+    harness.change({"sortableAttributes": ["title"]}, "films")
+    harness.add([{"id": n, "title": f"secret {n}"} for n in range(20)], "films")
+    harness.run()
+    with closing(sqlite3.connect(next((harness.path / "indexes").glob("*.sqlite")), isolation_level=None)) as connection:
+        connection.execute("UPDATE value_postings SET value = CAST(x'736563726574ff' AS TEXT) WHERE value = 'secret 7'")
+        assert connection.execute("SELECT changes()").fetchone() == (1,)
+    with pytest.raises(ApiError, match="not decode to UTF-8") as told, harness.instance.read("films") as reader:
+        reader.values.few_values("title", str)
+    assert told.value.code == "index_corrupted" and "secret" not in told.value.message
+    harness.instance.close()
+
+
 def test_a_generator_that_finds_too_few_rows_may_have_met_damage(tmp_path: Path) -> None:
     """Python turns the StopIteration that leaves a generator into RuntimeError."""
     def rows() -> Iterator[int]:
