@@ -3,6 +3,7 @@
 1. With damage in its file the error is index_corrupted, which names the index, the fault and what to do; it is logged once, and noted.
 2. With a sound file the error is a bug, and stays what it is.
 3. Damage that was noted is forgotten by the next start.
+4. Damage of instance.sqlite that no constraint of SQLite finds is found.
 """
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from svcd.base.errors import ApiError
+from svcd.index import damage, schema
 from tests.tasks.conftest import TaskHarness
 
 
@@ -83,3 +85,19 @@ def test_a_bug_over_a_sound_file_stays_one(tmp_path: Path) -> None:
         raise KeyError("bug")
     assert harness.instance.damaged_indexes() == []
     harness.instance.close()
+
+
+def test_rows_on_the_page_of_the_table_without_constraints_are_found(tmp_path: Path) -> None:
+    harness = films(tmp_path, None)
+    path = harness.path / "instance.sqlite"
+    harness.instance.close()
+    assert damage.first_fault(path, schema.INSTANCE) is None
+    with closing(sqlite3.connect(path)) as connection:
+        roots = dict(connection.execute("SELECT name, rootpage FROM sqlite_master"))
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    content = path.read_bytes()
+    pages = [content[at:at + size] for at in range(0, len(content), size)]
+    left, right = roots["batches"] - 1, roots["sqlite_sequence"] - 1
+    pages[left], pages[right] = pages[right], pages[left]
+    path.write_bytes(b"".join(pages))
+    assert damage.first_fault(path, schema.INSTANCE) == "sqlite_sequence has rows of another table"
