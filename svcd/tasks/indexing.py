@@ -33,7 +33,7 @@ from svcd.tasks.document_vectors import EmbedderChanges
 from svcd.tasks.documents import SENT_AT_ONCE, DocumentWriter, GeoExtraction, extract_all_locations
 from svcd.tasks.embedding import EMBEDDING
 from svcd.tasks.indexing_client import MemoryBudget, ReportProgress
-from svcd.tasks.payloads import IndexingFailure, IndexingTask, blamed_on_damage, read_payload
+from svcd.tasks.payloads import IndexingFailure, IndexingTask, read_payload
 
 _CHUNK = 500  # documents per look-up in the index
 _FIRST_PORTION, _LARGEST_PORTION = 16, 512  # documents deleted in one transaction when the disk is almost full
@@ -280,8 +280,7 @@ def _documents(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: Memor
                     outcome = outcome_of(task, _delete(writer, documents, task) if is_deletion else
                                          _add(writer, documents, task, partial(progress, "indexing"), before, total))
             except ApiError as error:
-                cause = blamed_on_damage(error, task.payload, task.content.get("checksum"))
-                outcome = outcome_of(task, error=cause.as_json())
+                outcome = outcome_of(task, error=error.as_json())
             before += task.payload_bytes
             yield outcome
         progress("indexing", before, total)

@@ -16,7 +16,6 @@ from svcd.base.errors import ApiError
 
 _CHUNK = 500  # documents per look-up in the index and per progress report
 _READ_AT_ONCE = 1 << 19  # bytes
-_CHANGED = "their checksum is different"
 
 
 class IndexingFailure(Exception):
@@ -59,36 +58,21 @@ def read_payload(path: str | None, size: int, checksum: int | None = None) -> It
                 raise _unreadable(f"the file has {present} bytes of {size}")
             if present > size:
                 raise _unreadable(f"the file has {present} bytes, and {size} were stored")
-            read = found = 0
+            if checksum is not None:  # first, as a changed byte can turn a valid document into an invalid or another one
+                found = 0
+                while piece := file.read(_READ_AT_ONCE):
+                    found = crc32(piece, found)
+                if found != checksum:
+                    raise _unreadable("their checksum is different")
+                file.seek(0)
+            read = 0
             while lines := file.readlines(_READ_AT_ONCE):
-                if checksum is not None:
-                    for line in lines:
-                        found = crc32(line, found)
                 for start in range(0, len(lines), _CHUNK):
                     part = lines[start:start + _CHUNK]
                     yield part, _parsed(part, read)
                     read += len(part)
-            if checksum not in (None, found):
-                raise _unreadable(_CHANGED)
     except OSError as error:
         raise _unreadable(error.strerror or type(error).__name__) from error
-
-
-def blamed_on_damage(error: ApiError, path: str | None, checksum: int | None) -> ApiError:
-    """Return io_error if a payload, whose task failed, has other bytes than were stored; else the error of the task.
-
-    A task that fails over a document reads its payload no further, and damage can make a valid document invalid.
-    """
-    if path is None or checksum is None or error.code == "io_error":
-        return error
-    found = 0
-    try:
-        with open(path, "rb") as file:
-            while piece := file.read(_READ_AT_ONCE):
-                found = crc32(piece, found)
-    except OSError as failure:
-        return _unreadable(failure.strerror or type(failure).__name__)
-    return error if found == checksum else _unreadable(_CHANGED)
 
 
 def _parsed(lines: list[bytes], before: int) -> list[dict[str, Any]]:

@@ -65,13 +65,14 @@ class TaskHarness:
         self.open()
 
     def add(self, documents: Sequence[Any], index_uid: str = "movies", method: str = "replace",
-            key: str | None = None, may_create: bool = True) -> Task:
+            key: str | None = None, may_create: bool = True, has_checksum: bool = True) -> Task:
         text = "".join(json.dumps(document) + "\n" for document in documents)
         path = self.queue.payload_folder / f"{len(list(self.queue.payload_folder.iterdir()))}-{id(text)}"
         path.write_text(text)
         return self.queue.enqueue(
             "documentAdditionOrUpdate", index_uid, payload=path, payload_bytes=len(text),
-            content={"method": method, "primaryKey": key, "mayCreate": may_create, "checksum": crc32(text.encode())},
+            content={"method": method, "primaryKey": key, "mayCreate": may_create,
+                     "checksum": crc32(text.encode()) if has_checksum else None},
             details={"receivedDocuments": len(documents), "indexedDocuments": None})
 
     def delete(self, ids: Sequence[Any], index_uid: str = "movies") -> Task:

@@ -1,6 +1,6 @@
 """What must hold of payloads that cannot be read:
 
-1. Their task fails alone, with a message that says what was found.
+1. Their task fails alone, with a message that says what was found; also if the bytes have changed into other valid documents.
 2. Nothing of it is applied; the other tasks of the batch succeed.
 """
 from __future__ import annotations
@@ -46,6 +46,11 @@ def _rename_key(path: Path, _patch: pytest.MonkeyPatch) -> None:
     path.write_bytes(path.read_bytes().replace(b'"id"', b'"iD"'))
 
 
+def _lose_number(path: Path, _patch: pytest.MonkeyPatch) -> None:
+    """Valid documents, but with a vector of one number."""
+    path.write_bytes(path.read_bytes().replace(b"0.25,", b"     ", 1))
+
+
 def _remove(path: Path, _patch: pytest.MonkeyPatch) -> None:
     path.unlink()
 
@@ -72,23 +77,38 @@ def _refuse(number: int) -> Callable[[Path, pytest.MonkeyPatch], None]:
 FAULTS = {
     "missing": (_remove, "No such file"), "truncated": (_truncate, r"has \d+ bytes of \d+"),
     "longer": (_lengthen, r"has \d+ bytes, and"), "garbage": (_garble, "document 1 is damaged"),
-    "nested": (_nest, "document 1 is damaged"), "no object": (_exchange, "is not an object"), "no primary key": (_rename_key, "checksum is different"),
+    "nested": (_nest, "document 1 is damaged"), "no object": (_exchange, "is not an object"),
     "a folder": (_make_folder, "directory"), "no permission": (_refuse(errno.EACCES), "Permission denied"),
     "a broken disk": (_refuse(errno.EIO), "Input/output error"),
 }
+# With a checksum, each change of bytes is found before the documents are read.
+CHANGES = {"garbage": _garble, "nested": _nest, "no object": _exchange, "no primary key": _rename_key, "another vector": _lose_number}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("most_bytes", [None, 16], ids=["small", "large"])
 def test_unreadable_documents_fail_their_task_alone(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch, fault: str,
                                                     most_bytes: int | None) -> None:
+    check_fails_alone(harness, monkeypatch, *FAULTS[fault], most_bytes, has_checksum=False)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("most_bytes", [None, 16], ids=["small", "large"])
+def test_changed_documents_fail_their_task_alone(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch, change: str,
+                                                 most_bytes: int | None) -> None:
+    harness.change({"embedders": {"e": {"source": "userProvided", "dimensions": 2}}})
+    check_fails_alone(harness, monkeypatch, CHANGES[change], "checksum is different", most_bytes, has_checksum=True)
+
+
+def check_fails_alone(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path, pytest.MonkeyPatch], None],
+                      words: str, most_bytes: int | None, has_checksum: bool) -> None:
     if most_bytes:
         harness.options["budget"] = MemoryBudget(documents=most_bytes)
         harness.restart()
-    harness.add([{"id": 0}])
+    harness.add([{"id": 0, "_vectors": {"e": [0, 1]}}])
     harness.run()
-    tasks = [harness.add([{"id": number, "title": f"film {number}"} for number in (2 * n, 2 * n + 1)]) for n in range(1, 8)]
-    damage, words = FAULTS[fault]
+    tasks = [harness.add([{"id": number, "_vectors": {"e": [0.25, number]}} for number in (2 * n, 2 * n + 1)], has_checksum=has_checksum)
+             for n in range(1, 8)]
     payload = harness.task(tasks[3]).payload
     assert payload
     damage(harness.queue.payload_folder / payload, monkeypatch)
