@@ -40,16 +40,24 @@ _FULL_DISK_ATTEMPTS, _FULL_DISK_PAUSE_S = 100, 0.002
 def open_writer(path: Path, *, cache_kib: int = 2048) -> sqlite3.Connection:
     """Open the writing connection of a file, created if absent; a commit is on disk when it returns."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000)
+    # Some builds of SQLite overwrite freed pages with zeros by default, which makes the log as large as the deleted data.
+    _prepare(connection, f"page_size = {PAGE_SIZE}", "journal_mode = WAL", "synchronous = FULL", "secure_delete = FAST",
+             f"cache_size = -{cache_kib}", f"mmap_size = {MAP_BYTES}")
+    define_checksum(connection)
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, *pragmas: str) -> None:
+    """Run the pragmas of a new connection, or close it: the next attempt must not find the file open, as on a full disk."""
     try:
-        # Some builds of SQLite overwrite freed pages with zeros by default, which makes the log as large as the deleted data.
-        for pragma in (f"page_size = {PAGE_SIZE}", "journal_mode = WAL", "synchronous = FULL", "secure_delete = FAST",
-                       f"cache_size = -{cache_kib}", f"mmap_size = {MAP_BYTES}"):
+        for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}")
-        define_checksum(connection)
-    except BaseException:  # such as a full disk: the next attempt must not find the file open
+    except UnicodeDecodeError as error:  # the message cites a damaged statement of a table
+        connection.close()
+        raise sqlite3.DatabaseError(error.object.decode(errors="replace")) from None
+    except BaseException:
         connection.close()
         raise
-    return connection
 
 
 class FullDiskReader(sqlite3.Connection):
@@ -92,12 +100,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
 def _reader(path: Path, how: str, kind: type[sqlite3.Connection]) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, factory=kind,
                                  check_same_thread=False, timeout=BUSY_MS / 1000, cached_statements=64)
-    try:
-        for pragma in ("query_only = ON", f"cache_size = -{READER_CACHE_KIB}", f"mmap_size = {MAP_BYTES}"):
-            connection.execute(f"PRAGMA {pragma}")
-    except BaseException:
-        connection.close()
-        raise
+    _prepare(connection, "query_only = ON", f"cache_size = -{READER_CACHE_KIB}", f"mmap_size = {MAP_BYTES}")
     return connection
 
 

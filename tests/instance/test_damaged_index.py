@@ -67,6 +67,25 @@ def test_a_text_that_is_not_utf_8_is_damage_and_not_shown(tmp_path: Path) -> Non
     harness.instance.close()
 
 
+def test_a_message_of_sqlite_that_is_not_utf_8_is_damage(tmp_path: Path) -> None:
+    """It cites the damaged statement of a table, and Python raises UnicodeDecodeError for it."""
+    harness = films(tmp_path, None)
+    path = harness.instance.index_path(harness.instance.require_index("films").uuid)
+    harness.instance.close()
+    content = path.read_bytes()
+    assert b"CREATE TABLE value_groups" in content
+    path.write_bytes(content.replace(b"CREATE TABLE value_groups", b"CREATE TABLE val\xb3e_groups"))
+    harness.open()
+    with pytest.raises(ApiError, match="malformed database schema") as told, harness.instance.read("films"):
+        pass
+    assert told.value.code == "index_corrupted"
+    assert harness.instance.index_state("films") is None
+    harness.do("indexDeletion", "films")
+    harness.run()
+    assert harness.instance.index("films") is None and not harness.bugs
+    harness.instance.close()
+
+
 def test_a_generator_that_finds_too_few_rows_may_have_met_damage(tmp_path: Path) -> None:
     """Python turns the StopIteration that leaves a generator into RuntimeError."""
     def rows() -> Iterator[int]:
