@@ -165,11 +165,14 @@ class SearchQueue:
 
     @contextmanager
     def long_slot(self) -> Iterator[None]:
-        """Like slot(), for a request with many searches: only a few of them run or wait here, to leave room for others."""
-        if not self._long.acquire(blocking=False):
-            self.on_wait()
-            if not self._long.acquire(timeout=self._max_wait_s):
-                raise self.too_many_searches()
+        """Like slot(), for a request with many searches: only a few of them run or wait here, to leave room for others.
+
+        Each counts as a wait from its start: if the leading thread answered them in turn, a short search would come after all of
+        those that arrived before it.
+        """
+        self.on_wait()
+        if not self._long.acquire(timeout=self._max_wait_s):
+            raise self.too_many_searches()
         try:
             with self.slot():
                 yield

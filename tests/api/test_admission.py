@@ -205,6 +205,16 @@ def test_requests_of_many_searches_leave_room_for_others() -> None:
     assert len(inside) == 8
 
 
+def test_a_request_of_many_searches_counts_as_a_wait_though_there_is_room() -> None:
+    """Or the thread that leads would answer all of them before a short search that came later."""
+    searches, waits = SearchQueue(8), list[int]()
+    searches.on_wait = lambda: waits.append(searches.running)
+    with searches.slot():
+        assert not waits
+    with searches.long_slot():
+        assert waits == [0]
+
+
 def test_outside_of_a_search_there_is_nothing_to_yield() -> None:
     searches = SearchQueue(1, capacity=1)
     visitor = Visitor(searches)
