@@ -19,7 +19,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from zlib import crc32
 
 import click
 
@@ -35,6 +34,7 @@ from svcd.instance.data_folder import DAMAGED
 from svcd.instance.instance import FolderInUse, lock_folder
 from svcd.tasks.archive import waiting_payloads
 from svcd.tasks.batching import KINDS
+from svcd.tasks.payloads import checksum_of
 from svcd.tasks.rebuild import rebuild
 
 VERIFY = ("Check the files of the data folder in the configuration, or of --folder. A daemon may be running on it. Ends with "
@@ -138,7 +138,7 @@ def _instance_faults(folder: Path, is_full: bool, without: dict[str, int]) -> It
         payload_path = folder / "payloads" / payload
         expected = json.loads(contents[uid]).get("checksum") if contents.get(uid) else None
         fault = ("missing" if not payload_path.exists() else
-                 "damaged" if expected is not None and crc32(payload_path.read_bytes()) != expected else None)
+                 "damaged" if expected is not None and checksum_of(payload_path) != expected else None)
         if fault is None:
             continue
         with closing(open_reader(path)) as connection:

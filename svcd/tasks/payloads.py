@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -43,6 +44,15 @@ class IndexingTask:
         return self.payload_bytes > limit or "filter" in self.content
 
 
+def checksum_of(path: str | Path) -> int:
+    """Return the CRC-32 of a file, which is read in pieces. Raises OSError."""
+    found = 0
+    with open(path, "rb") as file:
+        while piece := file.read(_READ_AT_ONCE):
+            found = crc32(piece, found)
+    return found
+
+
 def read_payload(path: str | None, size: int, checksum: int | None = None) -> Iterator[tuple[list[bytes], list[dict[str, Any]]]]:
     """Yield portions of lines with the documents parsed from them; nothing without a path.
 
@@ -58,13 +68,9 @@ def read_payload(path: str | None, size: int, checksum: int | None = None) -> It
                 raise _unreadable(f"the file has {present} bytes of {size}")
             if present > size:
                 raise _unreadable(f"the file has {present} bytes, and {size} were stored")
-            if checksum is not None:  # first, as a changed byte can turn a valid document into an invalid or another one
-                found = 0
-                while piece := file.read(_READ_AT_ONCE):
-                    found = crc32(piece, found)
-                if found != checksum:
-                    raise _unreadable("their checksum is different")
-                file.seek(0)
+            # First, as a changed byte can turn a valid document into an invalid or another one.
+            if checksum is not None and checksum_of(path) != checksum:
+                raise _unreadable("their checksum is different")
             read = 0
             while lines := file.readlines(_READ_AT_ONCE):
                 for start in range(0, len(lines), _CHUNK):
