@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from functools import cached_property
 from itertools import accumulate, chain, takewhile
 from typing import IO, Any, NamedTuple, TypeVar
@@ -29,6 +30,7 @@ Occurrence = tuple[int, int, int]  # docid, column, position
 _NO_DISTANCE = 9
 # Bytes of memory of a word (in its row and among the occurrences), of a document or one of its fields, of a character of values.
 _WORD_BYTES, _ROW_BYTES, _CHARACTER_BYTES = 200, 600, 4
+_OWN_PART = 0.25  # of the memory of a delta that was extended; the extended one shares the rest
 
 
 class Delta:
@@ -44,14 +46,33 @@ class Delta:
         self.removed_terms = removed_terms
         self.value_texts = value_texts
         self.values: dict[int, Any] = {}  # by field number: the values that ValueReader has decoded from value_texts
+        self._bytes = _bytes_of_documents(rows, value_texts)
+        self._own_part = 1.0  # of its memory: the rest is shared
 
     def __sizeof__(self) -> int:
         """Estimate the memory of the delta once everything in it is decoded; the cache is limited by it."""
-        texts = self.value_texts.values()
-        words_held = sum(len(row) for rows in self._rows.values() for row in rows.values())
-        fields = sum(text.count(":[") for text in texts)
-        return (super().__sizeof__() + _WORD_BYTES * words_held + _ROW_BYTES * (len(self._rows) + fields)
-                + _CHARACTER_BYTES * sum(map(len, texts)))
+        return super().__sizeof__() + int(self._bytes * self._own_part)
+
+    def extended(self, later: Delta) -> Delta:
+        """Return these documents together with those written later, at the cost of the latter. The two share most memory."""
+        rows, texts = {**self._rows}, {**self.value_texts}
+        replaced = {docid: row for docid in later.written if (row := rows.pop(docid, None)) is not None}
+        replaced_texts = {docid: text for docid in later.written if (text := texts.pop(docid, None)) is not None}
+        rows.update(later._rows)
+        texts.update(later.value_texts)
+        both = copy(self)
+        both.written = self.written | later.written
+        both._rows, both.value_texts, both.values = rows, texts, {}
+        both.removed_terms = None if self.removed_terms is None or later.removed_terms is None else (
+            self.removed_terms | later.removed_terms)
+        both._bytes += later._bytes - _bytes_of_documents(replaced, replaced_texts)
+        if "_occurrences" in vars(self):
+            both._occurrences = _replaced_occurrences(self._occurrences, replaced, later._occurrences)
+        if "terms" in vars(self):
+            fresh = [term for term in later.terms if term not in self._occurrences]
+            both.terms = sorted([term for term in self.terms if term in both._occurrences] + fresh)
+        self._own_part, both._own_part = _OWN_PART, 1.0
+        return both
 
     def updated(self, known: DocIds, fresh: DocIds) -> DocIds:
         """Bring a set of an older generation up to date. fresh: the written documents that now belong to it."""
@@ -69,13 +90,13 @@ class Delta:
 
     @cached_property
     def terms(self) -> list[str]:
-        """The terms of the written documents, in byte order."""
-        return sorted(self._occurrences, key=str.encode)
+        """The terms of the written documents, in byte order, which is that of characters in UTF-8."""
+        return sorted(self._occurrences)
 
     def _terms_matching(self, term: str, is_prefix: bool) -> Iterable[str]:
         if not is_prefix:
             return (term,) if term in self._occurrences else ()
-        start = bisect_left(self.terms, term.encode(), key=str.encode)
+        start = bisect_left(self.terms, term)
         return takewhile(lambda each: each.startswith(term), self.terms[start:])
 
     def _occurrences_of(self, term: str, is_prefix: bool) -> Iterator[Occurrence]:
@@ -130,6 +151,26 @@ class Delta:
         return sorted(fresh.union(known) - removed) if removed or fresh else known
 
 
+def _bytes_of_documents(rows: Rows, value_texts: Mapping[int, str]) -> int:
+    """Estimate the memory of documents in a delta: their words and values, decoded."""
+    words = sum(len(row) for of_document in rows.values() for row in of_document.values())
+    fields = sum(text.count(":[") for text in value_texts.values())
+    return _WORD_BYTES * words + _ROW_BYTES * (len(rows) + fields) + _CHARACTER_BYTES * sum(map(len, value_texts.values()))
+
+
+def _replaced_occurrences(known: Mapping[str, list[Occurrence]], replaced: Rows,
+                          later: Mapping[str, list[Occurrence]]) -> dict[str, list[Occurrence]]:
+    """Return occurrences by term, without those in replaced documents, and with later ones. Lists that change are copied."""
+    found = {**known}
+    for term in {term for rows in replaced.values() for row in rows.values() for term in row if term}:
+        found[term] = [each for each in known[term] if each[0] not in replaced]
+        if not found[term]:
+            del found[term]
+    for term, occurrences in later.items():
+        found[term] = [*found.get(term, ()), *occurrences]
+    return found
+
+
 def is_among(words: Sequence[str], word: str) -> bool:
     """Return whether a list in byte order has the word."""
     at = bisect_left(words, word)  # characters have the same order as their bytes in UTF-8
@@ -144,17 +185,24 @@ Key = tuple[Hashable | type, ...]
 _PARAMETERS = 500
 # With more written documents, loading a set from the tables is quicker than checking each of them.
 MOST_WRITTEN = 1000
+# So many of them are loaded at once at most: what is left is room to extend the delta, which costs less than loading another.
+_LOADED_PART = 0.7
 # Deltas cached per index: searches that began before the newest write run beside later ones.
 _DELTAS = 2
 
 
 class _DeltaRange(NamedTuple):
-    """The delta of the generations after `since` up to `until`; earlier changes, up to `unknown`, are not known."""
+    """The delta of the generations after `since` up to `until`; earlier changes, up to `unknown`, are not known.
+
+    recent: the delta of the generations after `recent_since` alone. Most values that are asked for are as recent.
+    """
 
     until: int
     since: int
     delta: Delta | None = None
     unknown: int = -1
+    recent_since: int = sys.maxsize
+    recent: Delta | None = None
 
 
 class ReadTransaction:
@@ -227,17 +275,38 @@ class ReadTransaction:
         """The documents written after a generation, maybe earlier ones too; None if too many, or not known any more.
 
         A delta has the current content of written documents, so the one that reaches back farthest serves all older values. Two
-        are cached, one for this generation and one for its neighbour: each may take the room of thousands of sets.
+        are cached, one for this generation and one for its neighbour: each may take the room of thousands of sets. While every
+        search finds another generation, to load the last thousand documents each time took three quarters of its time.
         """
-        key = (self.uuid, "delta", self.generation % _DELTAS)
-        known: _DeltaRange | None = self.cache.peek(key)
+        known: _DeltaRange | None = self.cache.peek(self._delta_key(self.generation))
         if known is None or known.until != self.generation:
-            known = _DeltaRange(self.generation, self.generation)
+            known = self._extended_range()
+            self.cache.put(self._delta_key(self.generation), known)
+        if generation >= known.recent_since:
+            return known.recent
         if generation < known.since and generation > known.unknown:
             delta = self._load_delta(generation)
-            known = (known._replace(unknown=generation) if delta is None else known._replace(since=generation, delta=delta))
-            self.cache.put(key, known)
+            known = known._replace(unknown=generation) if delta is None else known._replace(since=generation, delta=delta)
+            self.cache.put(self._delta_key(self.generation), known)
         return None if generation <= known.unknown else known.delta
+
+    def _delta_key(self, generation: int) -> Key:
+        return self.uuid, "delta", generation % _DELTAS
+
+    def _extended_range(self) -> _DeltaRange:
+        """The range of the newest earlier delta, extended up to this generation; empty without one, or if it became too large."""
+        places = [self.cache.peek(self._delta_key(number)) for number in range(_DELTAS)]
+        earlier: list[_DeltaRange] = [known for known in places if known is not None and known.until < self.generation]
+        newest = max(earlier, key=lambda known: known.until, default=_DeltaRange(self.generation, self.generation))
+        if newest.delta is None or (later := self._load_delta(newest.until)) is None or not (
+                len(newest.delta.written | later.written) <= MOST_WRITTEN and self._has_room(newest.delta, later)):
+            return _DeltaRange(self.generation, self.generation, unknown=newest.unknown)
+        delta = newest.delta.extended(later)
+        self.cache.put(self._delta_key(newest.until), newest)  # it takes less memory now
+        return newest._replace(until=self.generation, delta=delta, recent_since=newest.until, recent=later)
+
+    def _has_room(self, *deltas: Delta) -> bool:
+        return _DELTAS * sum(map(sys.getsizeof, deltas)) <= self.cache.limit
 
     def _load_delta(self, generation: int) -> Delta | None:
         changes = self.connection.execute("SELECT docids, removed_terms FROM changes WHERE generation > ? AND generation <= ?",
@@ -245,14 +314,15 @@ class ReadTransaction:
         if len(changes) != self.generation - generation or any(written is None for written, _ in changes):
             return None
         written = union_of(from_bytes(docids) for docids, _ in changes)
-        if len(written) > MOST_WRITTEN:
+        if len(written) > MOST_WRITTEN * _LOADED_PART:
             return None
         docids = written.to_array()
         rows = {docid: {column: row.split(" ") for column, row in fts.forward_rows(forward).items()}
                 for docid, forward in rows_by_docid(self.connection, FORWARD_TEXTS, docids)}
         is_known = all(removed is not None for _, removed in changes)
         removed_terms = frozenset(term for _, removed in changes for term in json.loads(removed)) if is_known else None
-        return Delta(written, rows, removed_terms, dict(rows_by_docid(self.connection, VALUE_TEXTS, docids)))
+        delta = Delta(written, rows, removed_terms, dict(rows_by_docid(self.connection, VALUE_TEXTS, docids)))
+        return delta if self._has_room(delta) else None
 
 
 FORWARD_TEXTS = "SELECT docid, words FROM forward_index"  # of documents that hold words
