@@ -3,10 +3,10 @@
 # make quick    the same without the slow tests
 # make coverage run all tests and report which lines of svcd they run; ARGS="tests/http" runs some. Not part of `make test`: Python 3.11
 #               lacks sys.monitoring, and with tracing the tests take three to four times the processor time
-# make soak     run the tests of the guarantees (tests/faults) in their long form: 90 minutes on two idle cores; prints the measured
+# make soak     run the tests of the guarantees (tests/faults) in their long form: two hours on two idle cores; prints the measured
 #               figures; ARGS="-k histories" runs some of them
 # make soak-cluster
-#               the same with a cluster of three nodes: 1,000 faults, a node that missed 100,000 tasks; as root, on Linux: an hour
+#               the same with a cluster of three nodes: 1,000 faults, a node that missed 100,000 tasks; as root, on Linux: 80 minutes
 # make bench    measure the processor time of searches and compare it with the committed figures (benchmarks/searches.py): five
 #               minutes on a machine at rest; ARGS="--write" replaces the figures
 # make bench-plot
