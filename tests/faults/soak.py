@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 _HELD = {"passed": "yes", "failed": "NO", "skipped": "skipped"}
 FAULTS = "tests/faults"
-FUZZING = (f"{FAULTS}/test_fuzzing.py",)
+FUZZING = (f"{FAULTS}/test_fuzzing.py", f"{FAULTS}/test_odd_answers.py")
 UNTIMED = ("tests/api/test_conditional_requests.py", *(f"{FAULTS}/test_{name}.py" for name in (
     "damage", "full_disk", "secrets", "smuggling", "torn_writes", "upgrades_and_imports", "who_sees_what")))
 PROPERTIES = ("tests", "-m", "hypothesis", "--ignore", FAULTS)

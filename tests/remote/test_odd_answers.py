@@ -18,6 +18,7 @@ from svcd.api.facet_search import _counted_values as read_facets
 from svcd.api.network_documents import _documents, _page
 from svcd.api.remote_search import remote_result
 from svcd.base.errors import ApiError
+from svcd.cluster import rqlite
 from svcd.cluster.log import Address, MissingPiece, Trimmed, Unavailable
 from svcd.cluster.rqlite import RqliteLog
 from svcd.embedding import EmbeddingError, Environment, embedder_of, service
@@ -151,6 +152,7 @@ CLIENTS = {
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "RETRIED_S", -1.0)
+    monkeypatch.setattr(rqlite, "_PAUSE_S", 0.001)
     monkeypatch.setattr(service, "MOST_RETRIES", 1)
 
 
