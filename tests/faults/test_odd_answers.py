@@ -14,8 +14,8 @@ from tests.remote.test_odd_answers import CLIENTS, deaths, no_pauses, run  # noq
 def test_every_answer_of_another_host_is_a_result_or_a_declared_error(name: str, seed: int, amount: Callable[[int, int], int],
                                                                       figure: Callable[..., None]) -> None:
     calls, end = amount(20, 500), time.monotonic() + amount(0, 60)
-    for each in count(1):
-        run(name, seed + each, calls)
+    for further in count():
+        run(name, seed + further, calls)
         if time.monotonic() >= end:
             break
-    figure(f"odd answers to {name}", f"no undeclared exception in {each * calls} calls", limit="none")
+    figure(f"odd answers to {name}", f"no undeclared exception in {(further + 1) * calls} calls", limit="none")
