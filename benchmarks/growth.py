@@ -168,7 +168,7 @@ def plot(figures: Figures) -> str:
                          f'y="{down(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>')
     parts += [f'<path class="grid" d="M{across(size):.1f} {_TOP}V{bottom}"/><text class="ink" x="{across(size):.1f}" '
               f'y="{bottom + 18}" text-anchor="middle">{size:,}</text>' for size in sizes]
-    # A label stands at the end of its line, or as near to it as the other labels allow.
+    # A label is drawn at the end of its line, or as near to it as the other labels allow.
     labelled = sorted(curves, key=lambda kind: -curves[kind][-1])
     heights = [down(curves[kind][-1]) for kind in labelled]
     for place in range(1, len(heights)):

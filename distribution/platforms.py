@@ -203,7 +203,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> i
     status = 0
     mirrors = [environ["SVCD_MIRROR"]] if environ.get("SVCD_MIRROR") else []
     reasons = {name: why_not(name) for name in given.platform}
-    # Two roots at once, beside what is built and tried: they mostly wait for mirrors.
+    # Two roots at once, beside builds and tests: they mostly wait for mirrors.
     with TemporaryDirectory(prefix="svcd-made-") as folder, ThreadPoolExecutor(2) as pool:
         archives = {name: pool.submit(archive_of, name, given.roots, mirrors) for name, reason in reasons.items() if not reason}
         if build.main(["--into", folder, "wheel", "pyz", "deb"]):

@@ -67,7 +67,7 @@ def _mean(sum_and_count: list[float]) -> float:
 
 
 def _extremes_of_both(one: list[float] | None, other: list[float] | None) -> list[float] | None:
-    """[minimum, maximum, sum, count] of two such lists together; None stands for a list without numbers."""
+    """[minimum, maximum, sum, count] of two such lists together; None means a list without numbers."""
     if one is None or other is None:
         return one or other
     return [min(one[0], other[0]), max(one[1], other[1]), one[2] + other[2], one[3] + other[3]]
@@ -309,7 +309,7 @@ NAMES = "names"
 
 
 def adds(figure: str, measure: Callable[[Any], Any] | None = None) -> FigureUpdate:
-    """Return a function that adds a value to a figure. measure: maps the value to the added one; by default that of its kind."""
+    """Return a function that adds a value to a figure. measure: maps the value to the added one; default: by its kind."""
     kind = FIGURES[figure].kind
     measured = measure or kind.measure
 

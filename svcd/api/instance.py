@@ -36,7 +36,7 @@ def version(_ctx: Context) -> HandlerResult:
 def _commit(root: Path) -> tuple[str, str]:
     """Hash and date of the commit checked out in a folder; `unknown` outside a clone or without git."""
     if (root / ".git").exists():
-        import subprocess  # not loaded by an installed svcd, which is no clone
+        import subprocess  # only a clone of the repository loads it, not an installed svcd
 
         command = ["git", "-C", str(root), "-c", f"safe.directory={root}", "rev-list", "-n1", "--format=%H %cI", "HEAD"]
         try:

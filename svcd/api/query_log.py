@@ -74,7 +74,7 @@ def searches(ctx: Context) -> HandlerResult:
         raise ApiError("io_error", f"The query log cannot be read: {failure}.") from None
     for step in counted["byTime"]:
         step["at"] = rfc3339_micro(step["at"] * _MILLISECOND)
-    if not allows(None):  # which other keys there are is no concern of a key of some indexes
+    if not allows(None):  # a key of some indexes must not learn which other keys exist
         counted["byKey"] = None
     return HandlerResult(200, {"from": rfc3339_micro(begin), "to": rfc3339_micro(end), **counted})
 

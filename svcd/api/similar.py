@@ -79,7 +79,7 @@ def _run(ctx: Context, wanted: dict[str, Any], reader: Reader) -> tuple[Any, int
     return render_similar(reader, shown, ranking), min(len(ranking.counted), reader.settings.max_total_hits)
 
 
-_PARAMETERS = {  # those of a search, and two of its own
+_PARAMETERS = {  # the parameters of a search, and two of its own
     **PARAMETERS,
     "id": Parameter(parsed(anything, document_id), Param(document_id), required=True, about="The document to compare with."),
     "embedder": Parameter(string, Param(query_strings.text), required=True, about="Whose vectors are compared."),

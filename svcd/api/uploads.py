@@ -181,7 +181,7 @@ class _Reader:
     def _end(self, skim: bool) -> int | None:
         """The end of the value at the place of the window; None if the window ends inside the value.
 
-        Errors are those of the exact scanner.
+        Raises the same errors as the exact scanner.
         """
         window = self.window
         # The decoded value of a large document would take many times its size.

@@ -183,7 +183,7 @@ class SearchProcesses:
         return SAMPLE_S if pool.size else KEPT_S
 
     def _adjust(self, pool: SearchWorkerPool, has_changed: bool) -> None:
-        """Start or stop workers and the process that forks them, as they are needed."""
+        """Start or stop workers, and the process that forks them, to match the load."""
         if not (pool.size or pool.is_shrinking):
             if has_changed:
                 pool.prepare()

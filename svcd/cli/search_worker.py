@@ -164,7 +164,7 @@ def main(descriptor: int, *earlier: int) -> None:
 
 
 def run(cache: Cache) -> None:
-    """Run a worker. cache: of the main process, as it was when the fork server started."""
+    """Run a worker. cache: a copy of the main process's cache at the start of the fork server."""
     configuration = WorkerConfiguration(**json.loads(sys.stdin.buffer.readline()))
     logs.configure(configuration.log_level, configuration.logs_mode)
     if configuration.log_targets:

@@ -11,7 +11,7 @@ import click
 
 from svcd.commands import instance, output
 
-# Options of a daemon for a folder: it must not delete what the one of that folder keeps.
+# Options of a daemon for a folder: it must not delete what the daemon of that folder keeps.
 _KEEPS_ALL = ("--query-log", "1 TiB", "--query-log-days", "36500")
 
 

@@ -76,12 +76,12 @@ def command(context: click.Context, source_url: str, source_key: str | None, res
 
 
 class Copy:
-    """The copy of one index. place: the acknowledged part; tasks: those of the target."""
+    """The copy of one index. place: the acknowledged part; tasks: the tasks of the target."""
 
     def __init__(self, source: Instance, target: Instance, target_name: str, index: Mapping[str, Any]) -> None:
         self._source, self._target, self._index = source, target, index
         self.uid: str = index["uid"]
-        # An index that was changed in between is copied from its beginning: other documents may stand at these offsets.
+        # An index that was changed in between is copied from its beginning: other documents may be at these offsets.
         identity = f"{source.url} {self.uid} {index['createdAt']} {index['updatedAt']}"
         self.place = Place.of(target_name, self.uid, [Source(self.uid, identity, None, lambda: iter(()))])
         self._others: list[int] = []

@@ -73,7 +73,7 @@ class WordVectorFile:
             if not all(isinstance(number, int) for number in numbers):
                 raise ValueError
         except (ValueError, KeyError, TypeError):
-            raise BadModel("it is no file of word vectors") from None
+            raise BadModel("it is not a file of word vectors") from None
         words, self.dimensions, size = numbers
         if not (words >= 0 and 0 < self.dimensions <= MOST_DIMENSIONS and size >= 0 and size % 4 == 0 and len(line) % 8 == 0):
             raise BadModel("its first line is not right")

@@ -8,7 +8,7 @@ from pathlib import Path
 from svcd.embedding.safetensors import WEIGHTS, BadModel, Tensors
 from svcd.embedding.tokenizer import read_tokenizer
 
-# The second name is that of sentence-transformers.
+# sentence-transformers uses the second name.
 EMBEDDINGS = ("embeddings", "embedding.weight")
 # Tables may store vectors once that several tokens share, and weights of tokens apart from their vectors.
 _MAPPING, _WEIGHTS = "mapping", "weights"

@@ -44,12 +44,12 @@ class Tokenizer:
             self.before, self.after = _surroundings(definition.get("post_processor"), {**self.subwords.vocabulary, **added})
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, re.error) as fault:
             raise BadModel(f"its tokenizer cannot be read: {type(fault).__name__}: {fault}") from None
-        # Tokens such as `[SEP]` are found in texts as they are written.
+        # Tokens such as `[SEP]` are found in texts by their exact spelling.
         self._added = added
         self._split = re.compile(f"({'|'.join(map(re.escape, sorted(added, key=len, reverse=True)))})").split if added else None
 
     def numbers(self, text: str, most: int, is_whole: bool = True) -> list[int]:
-        """Return the numbers of the first tokens of a text, at most `most`. is_whole: with those that begin and end an input."""
+        """Return the numbers of the first tokens of a text, at most `most`. is_whole: including tokens around an input."""
         room = most - len(self.before) - len(self.after) if is_whole else most
         # No token of a text that matters is longer; it keeps hostile texts from being normalized as a whole.
         text, found = text[:64 * most + 1024], list[int]()

@@ -39,7 +39,7 @@ class FilterError(Exception):
 
     @property
     def message(self) -> str:
-        """The sentence and, on a separate line, the place in the filter as it was written."""
+        """The sentence and, on a separate line, the place in the filter as the client wrote it."""
         return self.sentence if self.place is None else f"{self.sentence}\n{shown_place(self.place, self.shown_from)}"
 
 

@@ -294,7 +294,7 @@ class Delivery:
 
 def _rest(portions: Portions, made: list[bytes]) -> Generator[bytes]:
     while made:
-        yield made.pop()  # keep no reference: its memory is free as soon as it is sent
+        yield made.pop()  # keep no reference: sending it frees its memory
     yield from portions
 
 

@@ -174,7 +174,7 @@ class Server(HTTPServer):
         self._lock = threading.Lock()
         self._dismissal = Dismissal()
         self._lead = Lead()
-        self.give_lead_away = self._lead.give_away  # called by a thread that has to wait: another one takes the next requests
+        self.give_lead_away = self._lead.give_away  # called by a thread that has to wait: another thread takes the next requests
         # These belong to the thread that leads. _arrived: pollables taken out of the poller, to be handled in this order.
         self._arrived: deque[Pollable] = deque()
         self._has_backlog = self._told_backlog = False

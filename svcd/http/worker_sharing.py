@@ -189,7 +189,7 @@ class HandoffQueue:
         return self.sock.fileno()
 
     def handle(self) -> int:
-        """Receive what has arrived. Returns READABLE to be registered again, 0 if all senders have closed their ends."""
+        """Receive the messages that have arrived. Returns READABLE to be registered again, 0 if all senders have closed."""
         for _ in range(RECEIVED_PER_TURN):
             try:
                 message, descriptors, _, _ = socket.recv_fds(self.sock, MAX_RECEIVED + MAX_CLIENT, 1, socket.MSG_CMSG_CLOEXEC)

@@ -73,7 +73,7 @@ class DryVectorWriter(VectorWriter):
         return self._rows.get(name) or self.embedders[name]._replace(number=_NOWHERE)
 
     def resize(self, name: str, dimensions: int, stays: Callable[[StoredVectors], bool]) -> None:
-        """Set the length; entries that do not stay are made again, whether they are there or not."""
+        """Set the length; entries that do not stay are made again, whether they exist or not."""
         self.put_embedder(self.embedders[name]._replace(dimensions=dimensions))
 
     def clear_embedder(self, name: str) -> None:

@@ -194,7 +194,7 @@ class PairReader(TermReader):
             return found if len(found) < _FEW_TERMS else {}
 
         def updated(known: Mapping[str, int], delta: Delta) -> Mapping[str, int] | None:
-            """Frequencies, and whether there are few terms, only decide what is quicker."""
+            """Frequencies, and whether there are few terms, only decide which way is quicker."""
             words = fts.spelled_words(known)
             return known if delta.updated_words(words, fts.word_of_term(prefix)) is words or not known else None
 

@@ -90,7 +90,7 @@ class Delta:
 
     @cached_property
     def terms(self) -> list[str]:
-        """The terms of the written documents, in byte order, which is that of characters in UTF-8."""
+        """The terms of the written documents, in byte order, which equals the order of characters in UTF-8."""
         return sorted(self._occurrences)
 
     def _terms_matching(self, term: str, is_prefix: bool) -> Iterable[str]:
@@ -185,7 +185,7 @@ Key = tuple[Hashable | type, ...]
 _PARAMETERS = 500
 # With more written documents, loading a set from the tables is quicker than checking each of them.
 MOST_WRITTEN = 1000
-# So many of them are loaded at once at most: what is left is room to extend the delta, which costs less than loading another.
+# Load at most this many at once: the rest is room to extend the delta, which costs less than loading another.
 _LOADED_PART = 0.7
 # Deltas cached per index: searches that began before the newest write run beside later ones.
 _DELTAS = 2

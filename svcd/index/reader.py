@@ -63,7 +63,7 @@ class IndexReader:
 
     @property
     def lacks_precomputed_postings(self) -> bool:
-        """Whether the index has so many documents that it gets precomputed postings, and not all of them are built."""
+        """Whether the index is large enough for precomputed postings, and some of them are not built yet."""
         return self.number_of_documents >= LEAST_DOCUMENTS and '"done"' not in self._meta.get("materialized_build", "")
 
     @property

@@ -94,7 +94,7 @@ class VocabularyReader:
 
     def _prefix_words(self, prefix: str) -> _PrefixWords:
         def updated(known: _PrefixWords, delta: Delta) -> _PrefixWords | None:
-            """Frequencies may stay as they were: they only decide how to read the terms."""
+            """Frequencies may be out of date: they only decide how to read the terms."""
             words = delta.updated_words(known.words, prefix)
             # A later word is not among the first; where words are escaped, the order of terms decides.
             if words is not None and len(known.words) >= _FIRST_WORDS and not fts.is_escaped("".join(known.words)):

@@ -107,7 +107,7 @@ class IndexWriter:
         """connection: to a file that is prepared; None to open the file."""
         self._connection = connection or open_writer(path, cache_kib=cache_kib)
         self.path = path
-        self.work: Counter[str] = Counter()  # what was written, in the units of svcd.instance.rates
+        self.work: Counter[str] = Counter()  # counts of written data, in the units of svcd.instance.rates
         # Parts of documents handed over for writing, and parts for which the pipe to the other process had no room.
         self.parts, self.blocked_parts = 0, 0
         self._hash_bytes = hash_bytes

@@ -49,7 +49,7 @@ class Position(NamedTuple):
         """Parse the text of str(); a bare moment (nanoseconds since 1970) is after all its changes. Raises ValueError."""
         match = _POSITION.fullmatch(text)
         if match is None:
-            raise ValueError(f"`{text}` is no position: expected the id of an event, or `0` for the beginning")
+            raise ValueError(f"`{text}` is not a position: expected the id of an event, or `0` for the beginning")
         moment = min(int(match[1]), _FARTHEST)
         return cls(moment) if match[2] is None else cls(moment, int(match[2]), min(int(match[3]), _FARTHEST))
 

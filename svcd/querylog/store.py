@@ -45,7 +45,7 @@ _SCHEMA = """
 
 
 def normalized(text: str) -> str:
-    """A query as it is counted: case, width and blanks make no difference; at most MOST_CHARACTERS."""
+    """The form of a query in counts: case, width and blanks make no difference; at most MOST_CHARACTERS."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())[:MOST_CHARACTERS].rstrip()
 
 

@@ -246,7 +246,7 @@ def edges_by_cost(costs: Mapping[int, LocalBitset], node: QueryNode) -> list[Wei
 
 _TO_END = (Edge(0, None, None),)
 _ONE_NODE = 3  # with Start and End
-# A condition is computed for all documents that are left, unless they are this many more than those that reached it.
+# A condition is computed for all documents that are left, unless they are this many more than the documents that reached it.
 WORTH_NARROWING = 1000
 
 
@@ -294,7 +294,7 @@ class PathSearch:
         self._plan = plan
         self._docids: dict[Condition, DocIds] = {}
         self._narrows = narrows
-        # Conditions computed for some documents: these documents, and those of them that meet the condition.
+        # Conditions computed for some documents: these documents, and the ones among them that meet the condition.
         self._partly: dict[Condition, tuple[DocIds, DocIds]] = {}
         self._path: list[QueryNode] = []
         self._found_paths: list[Path] = []

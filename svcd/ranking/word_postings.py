@@ -50,7 +50,7 @@ def scorer_of(reader: Reader, postings: Postings, words: Sequence[CountedWord], 
 
 
 def _derivations(word: CountedWord, postings: Postings, lacks_word: bool) -> _Derivations:
-    """Return what counts as a word besides its own words. lacks_word: whether the index has none of them."""
+    """Return the words that count as this word besides its own. lacks_word: whether the index has none of them."""
     words: dict[str, float] = {}
     sets: list[_Set] = []
 

@@ -291,7 +291,7 @@ def _credentials(answer: Any) -> Credentials:
     found = answer["AssumeRoleWithWebIdentityResponse"]["AssumeRoleWithWebIdentityResult"]["Credentials"]
     values = [found[name] for name in ("AccessKeyId", "SecretAccessKey", "SessionToken")]
     if not all(isinstance(value, str) and value.isascii() for value in values):
-        raise ValueError("credentials that are no ASCII texts")
+        raise ValueError("credentials that are not ASCII")
     return Credentials(*values)
 
 

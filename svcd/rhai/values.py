@@ -30,7 +30,7 @@ STRING_LENGTH = 1 << 24
 QUOTED_LENGTH = 4096  # characters of a value that an error message quotes
 VALUE_DEPTH = 128  # of arrays and maps; JSON nested deeper cannot be read
 
-# Sizes that cost one operation, as powers of two: they bound what can be made for one document.
+# Sizes that cost one operation, as powers of two: they bound the values made for one document.
 CHARACTERS_SHIFT = 7  # 128 characters
 COPIED_SHIFT = 12  # 4096 characters of a string that is appended to: copied, but not held twice
 ELEMENTS_SHIFT = 3  # 8 elements of an array; each member of a map costs one operation

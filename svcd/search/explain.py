@@ -32,7 +32,7 @@ _MOST_SCORED = 10_000
 # Documents that share values of the distinct attribute, also through each other, are ranked together up to this number.
 _MOST_LINKED = 1000
 
-# Rule, as score details name it -> what it prefers.
+# Name of a rule in score details -> the documents it prefers.
 _PREFERS = {
     "words": "more words of the query",
     "typo": "fewer typos",

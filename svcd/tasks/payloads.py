@@ -68,7 +68,7 @@ def read_payload(path: str | None, size: int, checksum: int | None = None) -> It
                 raise _unreadable(f"the file has {present} bytes of {size}")
             if present > size:
                 raise _unreadable(f"the file has {present} bytes, and {size} were stored")
-            # First, as a changed byte can turn a valid document into an invalid or another one.
+            # First, as a changed byte can turn a valid document into an invalid or a different document.
             if checksum is not None and checksum_of(path) != checksum:
                 raise _unreadable("their checksum is different")
             read = 0

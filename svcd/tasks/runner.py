@@ -115,7 +115,7 @@ class Runner:
         """
         with self._changed:
             self._context.is_stopping = True
-            running = [job for job in self._busy.values() if job not in self._jobs]  # nobody takes those of _jobs any more
+            running = [job for job in self._busy.values() if job not in self._jobs]  # nothing takes jobs from _jobs any more
             self._changed.notify_all()
         self._exporter.kill()  # an export may take hours, and continues after the next start
         deadline = quantities.now() + int(grace_s * quantities.SECOND)

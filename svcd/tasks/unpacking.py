@@ -41,7 +41,7 @@ class Malformed(ValueError):
 
 
 def describe(error: Exception) -> str:
-    """Return what is wrong with the input, for an exception of MALFORMED."""
+    """Return the fault of the input, for an exception of MALFORMED."""
     if isinstance(error, (Malformed, ApiError, FieldError)):
         return str(error)
     if isinstance(error, KeyError):
@@ -77,7 +77,7 @@ _MOST_HEADER = 1 << 20
 
 
 class ArchiveRefused(RuntimeError):
-    """The file cannot be imported; the message says what is wrong, and where."""
+    """The file cannot be imported; the message names the fault and its place."""
 
 
 @contextmanager

@@ -51,7 +51,7 @@ class StemTable(dict[str, str]):
 
     def __missing__(self, word: str) -> str:
         with _LOCK:
-            # A stem may be empty, as that of "s" in some languages.
+            # A stem may be empty, as for "s" in some languages.
             found = self._older.get(word) or _stemmer(self._algorithm).stemWord(word) or word
             if len(self) >= _MOST_CACHED:
                 self._older = dict(self)

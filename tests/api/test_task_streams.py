@@ -151,7 +151,7 @@ def test_an_id_of_the_future_is_now(client, follow) -> None:
 
 
 def test_an_id_that_is_none_is_refused(client, follow) -> None:
-    message = ("Invalid value in header `Last-Event-ID`: `doggo` is no position: expected the id of an event, "
+    message = ("Invalid value in header `Last-Event-ID`: `doggo` is not a position: expected the id of an event, "
                "or `0` for the beginning.")
     follow().body.close()
     assert client.get("/tasks/stream", **{"last-event-id": "doggo"}).fault == (400, "bad_request", message)

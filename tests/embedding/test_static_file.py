@@ -97,11 +97,11 @@ def test_media_are_not_for_words(embedder: Any) -> None:
 
 @pytest.mark.parametrize("change, message", [
     (lambda raw: raw[:-1], "it is cut, or longer than it says"),
-    (lambda raw: b"", "it is no file of word vectors"),
-    (lambda raw: TEXT.encode(), "it is no file of word vectors"),
+    (lambda raw: b"", "it is not a file of word vectors"),
+    (lambda raw: TEXT.encode(), "it is not a file of word vectors"),
     (lambda raw: raw.replace(b'"version": 1', b'"version": 2'), "it is of version 2, and this one reads version 1"),
     (lambda raw: raw.replace(b'"dimensions": 4', b'"dimensions": 0'), "its first line is not right"),
-    (lambda raw: raw.replace(b'"words": 7', b'"words": ""'), "it is no file of word vectors"),
+    (lambda raw: raw.replace(b'"words": 7', b'"words": ""'), "it is not a file of word vectors"),
 ])
 def test_files_that_cannot_be_read(
     tmp_path: Path, embedder: Any, environment: Make, change: Callable[[bytes], bytes], message: str,
