@@ -125,7 +125,7 @@ class AnswerParts(NamedTuple):
     etag: bytes = b""
 
     def headers(self, has_metadata: bool) -> Headers:
-        """The headers of an answer with these parts. An answer with `metadata` differs each time, and gets no ETag."""
+        """The headers of an answer with these parts. An answer with `metadata` has other bytes, and gets no ETag."""
         return (("ETag", self.etag.decode()),) if self.etag and not has_metadata else ()
 
 

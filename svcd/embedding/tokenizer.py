@@ -49,7 +49,7 @@ class Tokenizer:
         self._split = re.compile(f"({'|'.join(map(re.escape, sorted(added, key=len, reverse=True)))})").split if added else None
 
     def numbers(self, text: str, most: int, is_whole: bool = True) -> list[int]:
-        """Return the numbers of the first tokens of a text, at most `most`. is_whole: including tokens around an input."""
+        """Return the numbers of the first tokens of a text, at most `most`. is_whole: including `before` and `after`."""
         room = most - len(self.before) - len(self.after) if is_whole else most
         # No token of a text that matters is longer; it keeps hostile texts from being normalized as a whole.
         text, found = text[:64 * most + 1024], list[int]()
