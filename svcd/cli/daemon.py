@@ -182,12 +182,12 @@ class BackgroundStart:
             app = self._make_application()
             if self._cluster is None:
                 self._open_gate(app)
-            self._start_parts(app)
+            runner = self._start_parts(app)
             if self._cluster:  # a request may need the log
                 self._open_gate(app)
             self._instance.keep_reserve()
             if self._workers:
-                self._workers.start(self._server, app)
+                self._workers.start(self._server, app, runner.is_materializing)
             self.on_ready()
             self._start_schedules()
             serving.preload_search()
@@ -220,7 +220,7 @@ class BackgroundStart:
         if self._gate.wanted.is_set():
             self._gate.answered.wait(FIRST_ANSWER_S)
 
-    def _start_parts(self, app: App) -> None:
+    def _start_parts(self, app: App) -> Runner:
         """Start runner and webhook delivery; tasks and notices that came before wait in the data folder."""
         import shutil  # noqa: F401  # see svcd.http.standard_server
 
@@ -235,6 +235,7 @@ class BackgroundStart:
         self._runner.start()
         if self._cluster:
             self._cluster.start()
+        return self._runner
 
     def _start_schedules(self) -> None:
         from svcd.cli import wiring

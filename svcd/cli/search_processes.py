@@ -2,7 +2,7 @@
 
 With `--search-workers auto` (docs/http.md#worker-processes) a daemon loads the code for them (svcd.cli.search_worker_pool) and
 starts the process that forks them (svcd.cli.fork_server) only when searches of the main process begin to queue up for the first
-time. With a number that many run from the start.
+time. None starts on the core that materializes postings. With a number that many run from the start.
 
 Threads: "svcd-search-workers" starts the workers, looks once a second how many are needed while some run, and carries out
 the stop; with `auto` it starts when searches begin to queue up. `_lock` guards its start. Request threads call `_on_crowd` and
@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from svcd.base import logs
+from svcd.base import logs, machine
 from svcd.cli.config import Config
 from svcd.cli.options import AUTO
 
@@ -36,19 +36,16 @@ LEAVING_S = 0.1
 
 
 class Demand:
-    """How many workers are needed. most: how many there may be; idle_s: how long one is kept that is not needed.
+    """How many workers are needed. idle_s: how long one is kept that is not needed. All times are monotonic seconds."""
 
-    All times are monotonic seconds.
-    """
-
-    def __init__(self, most: int, idle_s: float) -> None:
-        self._most = most
+    def __init__(self, idle_s: float) -> None:
         self._idle_s = idle_s
         self._needed_at: list[float] = []  # of each worker, when it was needed last
 
-    def grow(self, now: float) -> int:
-        """Searches queue up: how many workers there should be."""
-        self._needed_at = [now] * min(len(self._needed_at) + 1, self._most)
+    def grow(self, most: int, now: float) -> int:
+        """Searches queue up: how many workers there should be. most: how many there may be; workers beyond it stay."""
+        workers = len(self._needed_at)
+        self._needed_at = [now] * max(workers, min(workers + 1, most))
         return len(self._needed_at)
 
     def sample(self, searches: int, now: float) -> int:
@@ -63,6 +60,15 @@ class Demand:
         return len(self._needed_at)
 
 
+def most_now(most: int, is_materializing: bool) -> int:
+    """Return how many workers there may be now. most: at any time. is_materializing: whether postings are being materialized.
+
+    Materializing keeps one core busy. On two cores a worker beside it adds no searches, and the postings, which make searches
+    quick, take twice as long (BENCHMARKS.md).
+    """
+    return min(most, machine.cores() - 1 - is_materializing)
+
+
 class SearchProcesses:
     """The search workers of a daemon, started when they are needed."""
 
@@ -72,7 +78,7 @@ class SearchProcesses:
         self._instance = instance
         self._most = most
         self._is_auto = config.search_workers == AUTO
-        self._demand = Demand(most, IDLE_S)
+        self._demand = Demand(IDLE_S)
         self._pool: SearchWorkerPool | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -82,9 +88,12 @@ class SearchProcesses:
         self._grace_s = 0.0
         self._settings: dict[str, Mapping[str, Any]] = {}  # name: the last command that has changed it
 
-    def start(self, server: Server, app: App) -> None:
-        """Start the workers, or let them start when they are needed; returns at once. The arguments are the main process's."""
-        self._server, self._app = server, app
+    def start(self, server: Server, app: App, is_materializing: Callable[[], bool]) -> None:
+        """Start the workers, or let them start when they are needed; returns at once. The arguments are the main process's.
+
+        is_materializing: returns whether an indexing process materializes postings, which keeps a core busy.
+        """
+        self._server, self._app, self._is_materializing = server, app, is_materializing
         if self._is_auto:
             app.services.searches.on_crowd, app.services.searches.on_congestion = self._on_crowd, self._on_congestion
         else:
@@ -184,14 +193,15 @@ class SearchProcesses:
 
     def _adjust(self, pool: SearchWorkerPool, has_changed: bool) -> None:
         """Start or stop workers, and the process that forks them, to match the load."""
+        most = most_now(self._most, self._is_materializing())
         if not (pool.size or pool.is_shrinking):
-            if has_changed:
+            if has_changed and most:
                 pool.prepare()
-            else:
+            elif not has_changed:
                 pool.fork_server.close()
                 self._app.services.searches.on_crowd = self._on_crowd
         queues_up, self._queues_up = self._queues_up, False
         if queues_up and not pool.is_growing:  # start the next worker only when the last one serves
-            pool.resize(self._demand.grow(time.monotonic()))
+            pool.resize(self._demand.grow(most, time.monotonic()))
         else:
             pool.resize(self._demand.sample(pool.searches_under_way(), time.monotonic()))

@@ -317,6 +317,11 @@ class Runner:
 
     # Maintenance
 
+    def is_materializing(self) -> bool:
+        """Return whether postings are being materialized."""
+        with self._changed:
+            return any(isinstance(job, Maintenance) for job in self._busy.values())
+
     def _claim_maintenance(self) -> None:
         """Have the postings of the next stale index materialized."""
         if self._stale is None:

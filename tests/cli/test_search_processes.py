@@ -3,8 +3,9 @@
 1. A worker is added each time searches queue up, up to the limit.
 2. A worker is not needed once no search was under way for it for a while; then it ends, and may start again.
 3. The limit follows from cores, memory and descriptors; there are none on one core and outside of Linux.
-4. A number is taken as it is.
-5. Workers and main process share what one process alone may do and hold.
+4. No worker is added on the core that materializes postings.
+5. A number is taken as it is.
+6. Workers and main process share what one process alone may do and hold.
 """
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ import pytest
 from svcd.base import machine
 from svcd.cli import serving
 from svcd.cli.config import ConfigError, load
-from svcd.cli.search_processes import IDLE_S, Demand
+from svcd.cli.search_processes import IDLE_S, Demand, most_now
 from svcd.instance.data_folder import MIN_CACHE_BYTES, DataFolderReader
 
 
@@ -27,45 +28,50 @@ def sizes(demand: Demand, samples: Sequence[int], begin: float = 0.0) -> list[in
 
 
 def test_workers_are_added_up_to_the_limit() -> None:
-    demand = Demand(2, IDLE_S)
-    assert [demand.grow(float(second)) for second in range(4)] == [1, 2, 2, 2]
+    demand = Demand(IDLE_S)
+    assert [demand.grow(2, float(second)) for second in range(4)] == [1, 2, 2, 2]
+
+
+def test_a_lower_limit_ends_no_worker() -> None:
+    demand = Demand(IDLE_S)
+    assert [demand.grow(most, 0.0) for most in (2, 2, 1, 0, 3)] == [1, 2, 2, 2, 3]
 
 
 def test_none_is_added_while_nothing_queues_up() -> None:
-    assert set(sizes(Demand(2, IDLE_S), [8] * 100)) == {0}
+    assert set(sizes(Demand(IDLE_S), [8] * 100)) == {0}
 
 
 def test_a_worker_ends_after_a_while_without_work() -> None:
-    demand = Demand(1, IDLE_S)
-    demand.grow(0.0)
+    demand = Demand(IDLE_S)
+    demand.grow(1, 0.0)
     while_needed, idle = sizes(demand, [8] * 100), sizes(demand, [0] * 40, begin=100.0)
     assert set(while_needed) == {1}
     assert idle.count(1) == IDLE_S - 1 and idle[-1] == 0
-    assert demand.grow(200.0) == 1
+    assert demand.grow(1, 200.0) == 1
 
 
 def test_searches_that_queue_up_keep_all_workers() -> None:
-    demand = Demand(2, IDLE_S)
-    assert [demand.grow(float(second)) for second in range(100)][-1] == 2
+    demand = Demand(IDLE_S)
+    assert [demand.grow(2, float(second)) for second in range(100)][-1] == 2
     assert demand.sample(0, 100.0) == 2
 
 
 def test_one_search_at_a_time_needs_no_worker() -> None:
-    demand = Demand(1, IDLE_S)
-    demand.grow(0.0)
+    demand = Demand(IDLE_S)
+    demand.grow(1, 0.0)
     assert sizes(demand, [1] * 31)[-1] == 0
 
 
 def test_now_and_then_two_at_once_keep_a_worker() -> None:
-    demand = Demand(1, IDLE_S)
-    demand.grow(0.0)
+    demand = Demand(IDLE_S)
+    demand.grow(1, 0.0)
     assert set(sizes(demand, [*[0] * 20, 2] * 10)) == {1}
 
 
 def test_only_workers_that_are_not_needed_end() -> None:
-    demand = Demand(3, IDLE_S)
+    demand = Demand(IDLE_S)
     for _ in range(3):
-        demand.grow(0.0)
+        demand.grow(3, 0.0)
     assert sizes(demand, [3] * 60)[-1] == 2
     assert sizes(demand, [0] * 60, begin=60.0)[-1] == 0
 
@@ -109,6 +115,14 @@ def test_other_systems_have_none(large_machine: pytest.MonkeyPatch) -> None:
     assert most() == most(search_workers="0") == 0
     with pytest.raises(ConfigError, match="--search-workers: search workers need Linux"):
         most(search_workers="1")
+
+
+@pytest.mark.parametrize(("cores", "limit", "idle", "materializing"), [(2, 1, 1, 0), (8, 7, 7, 6), (8, 4, 4, 4)])
+def test_none_is_added_on_the_core_that_materializes_postings(
+    large_machine: pytest.MonkeyPatch, cores: int, limit: int, idle: int, materializing: int,
+) -> None:
+    large_machine.setattr(machine, "cores", lambda: cores)
+    assert [most_now(limit, is_materializing) for is_materializing in (False, True)] == [idle, materializing]
 
 
 def test_a_number_is_taken_as_it_is(large_machine: pytest.MonkeyPatch) -> None:

@@ -252,7 +252,7 @@ def test_search_workers_are_asked_too(
     server = Server(app.answer, ("127.0.0.1", 0))
     serving_thread = threading.Thread(target=server.serve)
     serving_thread.start()
-    workers.start(server, app)
+    workers.start(server, app, lambda: False)
     try:
         deadline = time.monotonic() + 20
         while not (states := workers.usages()):

@@ -4,6 +4,7 @@
 2. What a stop left undone is done after the next start, and only for indexes that need it.
 3. Maintenance that was interrupted goes on later, also after tasks of other indexes.
 4. A stop kills it, also if its process is just starting, and waits for nothing.
+5. The runner tells whether it is under way.
 """
 from __future__ import annotations
 
@@ -100,6 +101,18 @@ def test_interrupted_maintenance_goes_on(watched: TaskHarness) -> None:
     watched.add([{"id": 1}], "small")
     assert [maintained(watched), maintained(watched)] == ["large", "large"]
     assert watched.instance.stale_indexes() == []
+
+
+def test_the_runner_tells_whether_postings_are_materialized(watched: TaskHarness) -> None:
+    assert isinstance(watched.writer, WatchedWriter)
+    watched.writer.is_endless = True
+    assert not watched.runner.is_materializing()
+    watched.runner.start()
+    watched.add([{"id": 1}, {"id": 2}], "large")
+    assert maintained(watched) == "large"
+    assert watched.runner.is_materializing()
+    watched.runner.stop(LONGEST_S)
+    assert not watched.runner.is_materializing()
 
 
 def test_4_a_stop_does_not_wait_for_maintenance(watched: TaskHarness) -> None:
