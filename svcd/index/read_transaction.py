@@ -298,9 +298,11 @@ class ReadTransaction:
         places = [self.cache.peek(self._delta_key(number)) for number in range(_DELTAS)]
         earlier: list[_DeltaRange] = [known for known in places if known is not None and known.until < self.generation]
         newest = max(earlier, key=lambda known: known.until, default=_DeltaRange(self.generation, self.generation))
-        if newest.delta is None or (later := self._load_delta(newest.until)) is None or not (
-                len(newest.delta.written | later.written) <= MOST_WRITTEN and self._has_room(newest.delta, later)):
-            return _DeltaRange(self.generation, self.generation, unknown=newest.unknown)
+        empty = _DeltaRange(self.generation, self.generation, unknown=newest.unknown)
+        if newest.delta is None or (later := self._load_delta(newest.until)) is None:
+            return empty
+        if len(newest.delta.written | later.written) > MOST_WRITTEN or not self._has_room(newest.delta, later):
+            return empty
         delta = newest.delta.extended(later)
         self.cache.put(self._delta_key(newest.until), newest)  # it takes less memory now
         return newest._replace(until=self.generation, delta=delta, recent_since=newest.until, recent=later)
@@ -332,7 +334,7 @@ VALUE_TEXTS = "SELECT docid, field_values FROM document_values"  # of documents 
 def rows_by_docid(connection: sqlite3.Connection, select: str, docids: Sequence[int]) -> Iterator[tuple[int, Any]]:
     """Return the rows of a SELECT without WHERE for some documents, in no order; read lazily."""
     if len(docids) <= _PARAMETERS:
-        return connection.execute(f"{select} WHERE docid IN ({','.join('?' * len(docids))})", docids)
+        return connection.execute(f"{select} WHERE docid IN ({placeholders(docids)})", docids)
     return chain.from_iterable(rows_by_docid(connection, select, portion) for portion in statement_portions(docids))
 
 
