@@ -263,14 +263,17 @@ class Node:
             tell()
 
     def begin(self, tasks: Iterable[Task], shape: str, strategy: str) -> bool:
-        """As the leader, have all nodes run a batch. Returns False if the log refused the entry, or another node leads."""
+        """As the leader, have all nodes run a batch. Returns False if the log refused the entry, or this node no longer leads.
+
+        If the log could not be written, it returns True after a pause while this node leads: the caller chooses a batch again.
+        """
         try:
             return bool(self._submit({"kind": "begin", "term": self._own_term, "shape": shape, "strategy": strategy,
                                       "tasks": applied_log.ranges(task.uid for task in tasks)}))
         except Unavailable as failure:
             logs.warn("a batch could not begin", reason=str(failure))
             self._pause()
-            return False
+            return self.is_leading()
 
     def committed_end(self, batch_uid: int, outcome: Callable[[], Mapping[str, Any]]) -> Entry:
         """Wait for the end of a batch in the log and return it; while this node leads, it writes the result of `outcome`.

@@ -4,7 +4,8 @@
 2. A write whose answer was lost is stored once; one that no majority stored is refused, and its payload is not kept.
 3. Rows that two nodes change at once have both changes.
 4. A batch goes on after a restart at whatever step: with the end that the log has, or with its own.
-5. A node that cannot follow says why, and follows again when it can; one whose log is gone asks for a start.
+5. A node that cannot follow says why, and follows again when it can; so does a leader whose batch could not begin. One whose log
+   is gone asks for a start.
 6. A node that reported a failure leaves it to others to lead for a while.
 """
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.cluster import node as node_module
+from svcd.cluster import entries, node as node_module
 from svcd.cluster.log import Unavailable
 from svcd.instance.applied_log import ClusterStopped
 from svcd.instance.rows import Row
@@ -195,6 +196,28 @@ def test_5_a_node_that_cannot_follow_says_why_and_follows_again(make_node: MakeN
     assert node.node.fault == "Unavailable: no majority of the servers answers" and not node.node.is_fit()
     node.log.is_cut_off = False
     await_true(lambda: node.node.fault is None)
+
+
+def test_5_a_batch_that_could_not_begin_begins_when_the_log_can_be_written(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing else wakes the runner when the lease outlasts the failure."""
+    node = make_node("a")
+    node.look()
+    node.start()
+    node.finished(node.add({"id": 1}))
+    runner, append, failures = node.runner, node.log.append, iter(range(5))
+    assert runner is not None
+    await_true(lambda: runner._stale == {})  # until then it looks for tasks again and again
+
+    def failing(identity: str, body: bytes) -> int:
+        if entries.decode(node.log, body)["kind"] == "begin" and next(failures, None) is not None:
+            raise Unavailable("the stream currently lacks a leader")
+        return append(identity, body)
+
+    monkeypatch.setattr(node.log, "append", failing)
+    assert node.finished(node.add({"id": 2})).status == "succeeded"
+    assert next(failures, None) is None and node.bugs == []
 
 
 def test_5_a_node_whose_log_is_trimmed_asks_for_a_start(make_node: MakeNode, servers: MemoryServers) -> None:
