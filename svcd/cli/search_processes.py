@@ -66,7 +66,7 @@ def most_now(most: int, is_materializing: bool) -> int:
     Materializing keeps one core busy. On two cores a worker beside it adds no searches, and the postings, which make searches
     quick, take twice as long (BENCHMARKS.md).
     """
-    return min(most, machine.cores() - 1 - is_materializing)
+    return min(most, max(0, machine.cores() - 2)) if is_materializing else most
 
 
 class SearchProcesses:

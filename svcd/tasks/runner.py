@@ -176,7 +176,7 @@ class Runner:
             self._changed.wait_for(lambda: self._context.is_stopping, self._retry_s)
 
     def claim_next(self) -> bool:
-        """Claim the next batch; run global tasks at once. Return False when there is none, or no free worker."""
+        """Claim the next batch; run global tasks at once. Return whether to call again, as there may be another batch."""
         if not self._is_recovered and self._recover():
             return True
         if self._start_waiting():

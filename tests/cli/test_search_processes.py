@@ -117,7 +117,7 @@ def test_other_systems_have_none(large_machine: pytest.MonkeyPatch) -> None:
         most(search_workers="1")
 
 
-@pytest.mark.parametrize(("cores", "limit", "idle", "materializing"), [(2, 1, 1, 0), (8, 7, 7, 6), (8, 4, 4, 4)])
+@pytest.mark.parametrize(("cores", "limit", "idle", "materializing"), [(1, 1, 1, 0), (2, 1, 1, 0), (8, 7, 7, 6), (8, 4, 4, 4)])
 def test_none_is_added_on_the_core_that_materializes_postings(
     large_machine: pytest.MonkeyPatch, cores: int, limit: int, idle: int, materializing: int,
 ) -> None:
