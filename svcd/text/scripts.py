@@ -10,7 +10,7 @@ import pkgutil
 import re
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from svcd.validation.names import long_form
@@ -90,6 +90,7 @@ def groups(text: str) -> list[Group]:
     return found
 
 
+@lru_cache(4096)  # more characters than a text in one language has
 def script_of(character: str) -> str:
     """Return the script of one character; Mandarin, Hiragana and Katakana are separate scripts."""
     point = ord(character)
@@ -109,15 +110,14 @@ def script_of_whole(text: str) -> str:
 
 def count_scripts(text: str) -> list[tuple[str, int]]:
     """Return (script, number of characters) in the final order of the counters: each hit moves a counter one place forward."""
-    counters: list[tuple[str, int]] = [(name, 0) for name in COUNTED]
+    order, counts = list(COUNTED), dict.fromkeys(COUNTED, 0)
     for script in map(script_of, text):
-        place = next((place for place, counter in enumerate(counters) if counter[0] == script), None)
-        if place is None:
-            continue
-        counters[place] = script, counters[place][1] + 1
-        if place:
-            counters[place - 1], counters[place] = counters[place], counters[place - 1]
-    return counters
+        if script in counts:
+            counts[script] += 1
+            place = order.index(script)
+            if place:
+                order[place - 1], order[place] = script, order[place - 1]
+    return [(script, counts[script]) for script in order]
 
 
 def main_script(text: str) -> str:
