@@ -90,7 +90,7 @@ def groups(text: str) -> list[Group]:
     return found
 
 
-@lru_cache(4096)  # more characters than a text in one language has
+@lru_cache(maxsize=8192)  # about as many characters as Chinese texts use
 def script_of(character: str) -> str:
     """Return the script of one character; Mandarin, Hiragana and Katakana are separate scripts."""
     point = ord(character)
