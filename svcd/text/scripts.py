@@ -38,6 +38,9 @@ _RANGES = (
 COUNTED = tuple(name for name, _ in _RANGES)
 _GROUPED_AS = {MANDARIN: CJ, HIRAGANA: CJ, KATAKANA: CJ}
 
+# Characters whose script is kept: about as many as Chinese texts use. All characters would take 78 MB.
+CACHED_CHARACTERS = 8192
+
 # Grouping maps a text to a string of marks, one for each character: a letter for its script, or one of these marks for
 # characters that do not separate groups.
 _NEUTRAL, _ARMENIAN = " ", "."
@@ -90,7 +93,7 @@ def groups(text: str) -> list[Group]:
     return found
 
 
-@lru_cache(maxsize=8192)  # about as many characters as Chinese texts use
+@lru_cache(CACHED_CHARACTERS)
 def script_of(character: str) -> str:
     """Return the script of one character; Mandarin, Hiragana and Katakana are separate scripts."""
     point = ord(character)
@@ -138,9 +141,11 @@ def _ranges(text: str) -> list[tuple[int, int]]:
 
 
 class _Marks(dict[int, str]):
-    """Map a code point to its mark; filled on demand."""
+    """Map a code point to its mark; filled on demand, and emptied when it is full."""
 
     def __missing__(self, point: int) -> str:
+        if len(self) >= CACHED_CHARACTERS:
+            self.clear()
         mark = self[point] = _MARK_OF[script_of(chr(point))]
         return mark
 

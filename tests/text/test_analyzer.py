@@ -173,6 +173,12 @@ def test_script_of_a_single_group(text: str, script: str) -> None:
     assert [group.script for group in groups(text)] == [script]
 
 
+def test_a_text_of_all_characters_leaves_little_behind() -> None:
+    text, marks = "".join(map(chr, range(0xD800))), scripts._Marks()
+    assert text.translate(marks) == "".join(scripts._MARK_OF[scripts.script_of(character)] for character in text)
+    assert len(marks) <= scripts.CACHED_CHARACTERS
+
+
 @given(texts)
 def test_groups_cover_the_text(text: str) -> None:
     assert "".join(text[group.start : group.end] for group in groups(text)) == text
