@@ -278,17 +278,21 @@ class ReadTransaction:
         are cached, one for this generation and one for its neighbour: each may take the room of thousands of sets. While every
         search finds another generation, to load the last thousand documents each time took three quarters of its time.
         """
-        known: _DeltaRange | None = self.cache.peek(self._delta_key(self.generation))
-        if known is None or known.until != self.generation:
-            known = self._extended_range()
-            self.cache.put(self._delta_key(self.generation), known)
+        known = self._cached_range()
+        if known is None or known.unknown < generation < known.since:
+            with self.cache.loading_delta:
+                known = self._cached_range() or self._extended_range()
+                if known.unknown < generation < known.since:
+                    delta = self._load_delta(generation)
+                    known = known._replace(unknown=generation) if delta is None else known._replace(since=generation, delta=delta)
+                self.cache.put(self._delta_key(self.generation), known)
         if generation >= known.recent_since:
             return known.recent
-        if generation < known.since and generation > known.unknown:
-            delta = self._load_delta(generation)
-            known = known._replace(unknown=generation) if delta is None else known._replace(since=generation, delta=delta)
-            self.cache.put(self._delta_key(self.generation), known)
         return None if generation <= known.unknown else known.delta
+
+    def _cached_range(self) -> _DeltaRange | None:
+        known: _DeltaRange | None = self.cache.peek(self._delta_key(self.generation))
+        return known if known and known.until == self.generation else None
 
     def _delta_key(self, generation: int) -> Key:
         return self.uuid, "delta", generation % _DELTAS
@@ -403,13 +407,15 @@ class Cache:
     was used since it was put or spared: nearly the least recently used entries, and using one costs no lock.
 
     A value is not cached under a key with a text of more than _LONGEST_TEXT characters. limit: may be changed at any time; the
-    next put() evicts the excess. bytes: the estimated memory of the cached values.
+    next put() evicts the excess. bytes: the estimated memory of the cached values. loading_delta: held while a thread loads or
+    extends a delta; threads that did so at once took some megabytes each.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.bytes = 0
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self.loading_delta = threading.Lock()
         self._lock = threading.Lock()  # guards _entries and bytes
 
     def peek(self, key: Hashable) -> Any:

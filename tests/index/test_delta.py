@@ -4,12 +4,15 @@
 2. Whatever a reader asked for after earlier writes, its answers are those of a reader without a cache.
 3. Between two writes the documents of the later one alone are read.
 4. A delta grows up to its limit; one that takes more than half of the cache is not used at all.
+5. Of threads that need the same delta at once, one loads it.
 """
 from __future__ import annotations
 
 import random
 import sys
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -156,6 +159,48 @@ def test_a_delta_grows_up_to_its_limit(writer: IndexWriter, tmp_path: Path, monk
     writes(writer, tmp_path / "index.sqlite", Cache(1 << 20), 40, words)
     assert max(loads.spans) == longest
     assert sum(span > 1 for span in loads.spans) <= 40 / 3
+
+
+class CountedLock:
+    """A lock that says when so many threads have asked for it."""
+
+    def __init__(self, threads: int) -> None:
+        self._lock = threading.Lock()
+        self._asked = threading.Semaphore(0)
+        self._threads = threads
+
+    def __enter__(self) -> None:
+        self._asked.release()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def wait_for_all(self) -> bool:
+        return all(self._asked.acquire(timeout=10) for _ in range(self._threads))
+
+
+def test_of_threads_that_need_the_same_delta_one_loads_it(writer: IndexWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, cache = 4, Cache(1 << 20)
+    writes(writer, tmp_path / "index.sqlite", cache, 5, 5)
+    monkeypatch.setattr(cache, "loading_delta", lock := CountedLock(threads))
+    loads = Loads(monkeypatch)
+    load = ReadTransaction._load_delta  # that records
+
+    def load_when_all_need_it(transaction: ReadTransaction, since: int) -> Delta | None:
+        assert lock.wait_for_all()
+        return load(transaction, since)
+
+    def search() -> int:
+        with reading(tmp_path / "index.sqlite", cache) as reader:
+            return len(reader.terms.word_docids("word"))
+
+    with writer.transaction():
+        writer.write([change(5, {"f": ["word"]})])
+    monkeypatch.setattr(ReadTransaction, "_load_delta", load_when_all_need_it)
+    with ThreadPoolExecutor(threads) as pool:
+        assert [each.result() for each in [pool.submit(search) for _ in range(threads)]] == [6] * threads
+    assert loads.spans == [1]
 
 
 def test_a_delta_that_takes_half_of_the_cache_is_not_used(writer: IndexWriter, tmp_path: Path) -> None:
