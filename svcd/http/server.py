@@ -161,6 +161,7 @@ class Server(HTTPServer):
         self.is_quick: Callable[[Request], bool] = lambda request: False
         self.on_backlog: Callable[[bool], None] = lambda has_backlog: None  # called when requests begin, or cease, to wait for it
         self._is_leaving = False  # the main process takes over the connections
+        self._is_serving = False  # serve() has been called, and registers _sources
         self._has_ended = False  # the server starts no more threads
         self._max_threads = max(1, threads)
         self._threads: list[threading.Thread] = []
@@ -170,7 +171,8 @@ class Server(HTTPServer):
         self._dismissed = 0  # threads that were asked to end and have not ended
         self._at_work = 0  # connections that a thread works on
         self._has_worked = False  # since the last call of on_idle
-        # Guards _waiting, _min_waiting, _dismissed, _at_work, _has_worked, _threads, _free_names and _has_ended.
+        # Guards _waiting, _min_waiting, _dismissed, _at_work, _has_worked, _threads, _free_names, _is_serving and _has_ended,
+        # and _sources until the stop.
         self._lock = threading.Lock()
         self._dismissal = Dismissal()
         self._lead = Lead()
@@ -214,7 +216,7 @@ class Server(HTTPServer):
     # Other processes
 
     def share(self, peers: PeerProcesses) -> None:
-        """Answer together with other processes from now on; serve() must be running. May be called once."""
+        """Answer together with other processes from now on. May be called once."""
         with self._lock:
             if self.is_stopping:
                 return
@@ -225,8 +227,9 @@ class Server(HTTPServer):
 
                 self._relay_thread = RelayThread(self.limits, self._resume_paused)
             self._count_at_work(0)
-        for queue in queues:
-            self._poller.register(queue, READABLE)
+            if self._is_serving:  # else serve() registers them: twice would give one queue to two threads
+                for queue in queues:
+                    self._poller.register(queue, READABLE)
 
     @property
     def accepts_alone(self) -> bool:
@@ -464,10 +467,11 @@ class Server(HTTPServer):
     def serve(self) -> None:
         """Answer requests until `stop()`, then end within its grace period. May be called once."""
         with self._lock:
+            self._is_serving = True
             self._start_thread()
             self._count_at_work(0)
-        for source in self._sources:
-            self._poller.register(source, READABLE)
+            for source in self._sources:
+                self._poller.register(source, READABLE)
         while not wait(self._stop_reader, READABLE, self.limits.sweep_s):
             self._sweep()
         until = time.monotonic() + self._grace_s

@@ -9,6 +9,7 @@
 7. The clients of a process that leaves notice nothing: they go on with the main process, where the next request is
    answered, whatever of it had come.
 8. A message reaches every process that is present, in order with the connections; one that is too long is not sent.
+9. Processes may share while a server is starting: no two threads get its queue at once.
 
 With TLS: tests/http/test_relay.py.
 """
@@ -24,10 +25,10 @@ from typing import Any
 
 import pytest
 
-from svcd.http import worker_sharing
+from svcd.http import server, worker_sharing
 from svcd.http.message import Request, Response
-from svcd.http.sockets import listen
-from svcd.http.worker_sharing import ABSENT, MAIN, LoadTable, PeerProcesses
+from svcd.http.sockets import Poller, listen
+from svcd.http.worker_sharing import ABSENT, MAIN, HandoffQueue, LoadTable, PeerProcesses
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux")
 
@@ -56,7 +57,7 @@ class Crew:
         self.peers: dict[int, PeerProcesses] = {}
         self.messages: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()  # receiver, message
 
-    def start(self, number: int, **options: Any) -> Any:
+    def start(self, number: int, is_shared: bool = True, **options: Any) -> Any:
         def answer(request: Request) -> Response:
             self.here.release()
             assert self.gate.wait(MAX_WAIT_S)
@@ -70,8 +71,12 @@ class Crew:
         served = self.served[number] = self._serve(answer, address=address, **options)
         served.server.on_message = lambda message: self.messages.put((number, message))
         self.peers[number] = PeerProcesses(number, self.load_table, self._takers[number], self._givers, is_for_all)
-        served.server.share(self.peers[number])
+        if is_shared:
+            self.share(number)
         return served
+
+    def share(self, number: int) -> None:
+        self.served[number].server.share(self.peers[number])
 
     def close(self) -> None:
         self.gate.set()
@@ -227,6 +232,28 @@ def test_messages_reach_the_others_in_order(crew: Crew) -> None:
         crew.peers[number].send_to_all(text)
     assert {crew.messages.get(timeout=MAX_WAIT_S) for _ in range(2)} == {(MAIN, b"to main"), (WORKER, long)}
     assert who(crew.connect().send(WRITE)) == MAIN
+
+
+def test_sharing_while_the_server_starts_registers_the_queue_once(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    registered: list[Any] = []
+    is_starting, has_shared = threading.Event(), threading.Event()
+
+    class StartingPoller(Poller):
+        def register(self, pollable: Any, events: int) -> None:
+            registered.append(pollable)
+            super().register(pollable, events)
+            if not is_starting.is_set():  # serve() has registered the listening socket
+                is_starting.set()
+                has_shared.wait(0.02)
+
+    monkeypatch.setattr(server, "Poller", StartingPoller)
+    crew.start(MAIN, is_shared=False)
+    assert is_starting.wait(MAX_WAIT_S)
+    crew.share(MAIN)
+    has_shared.set()
+    assert who(crew.connect().send(SEARCH)) == MAIN
+    crew.served[MAIN].stop()
+    assert sum(isinstance(pollable, HandoffQueue) for pollable in registered) == 1
 
 
 def test_a_full_tray_leaves_a_search_where_it_is() -> None:
