@@ -167,11 +167,11 @@ def deaths(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 def run(name: str, seed: int, rounds: int) -> int:
     """Ask a client so often; the number of answers that it took for good ones."""
-    odd, taken = CLIENTS[name], 0
-    with odd_server(random.Random(f"{name} {seed}"), odd.good, odd.kind) as host:
+    odd, taken, choose = CLIENTS[name], 0, random.Random()
+    with odd_server(choose, odd.good, odd.kind) as host:
         for number in range(rounds):
             # A client that sends two requests at once may drop one of them: the next round must not depend on it.
-            host.choose = random.Random(f"{name} {seed} {number}")
+            choose.seed(f"{name} {seed} {number}")
             try:
                 odd.ask(host.url, number)
                 taken += 1

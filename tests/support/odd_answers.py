@@ -108,13 +108,10 @@ def odd_answer(choose: random.Random, good: bytes | Any, kind: str = "applicatio
 
 
 class OddServer:
-    """Answers each request with odd_answer() of what `good` makes of its method, path and body; then it closes the connection.
-
-    choose: may be replaced, so that what follows does not depend on how many requests came before.
-    """
+    """Answers each request with odd_answer() of what `good` makes of its method, path and body; then it closes the connection."""
 
     def __init__(self, choose: random.Random, good: Callable[[str, str, bytes], Any], kind: str = "application/json") -> None:
-        self.choose, self._good, self._kind = choose, good, kind
+        self._choose, self._good, self._kind = choose, good, kind
         self.answered = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -145,7 +142,7 @@ class OddServer:
             body = file.read(length)
             good = self._good(method, path, body)
             self.answered += 1
-            connection.sendall(odd_answer(self.choose, good, self._kind))
+            connection.sendall(odd_answer(self._choose, good, self._kind))
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
