@@ -1,7 +1,8 @@
 """How many search workers there are. What must hold with `--search-workers auto`:
 
 1. A worker is added each time searches queue up, up to the limit.
-2. A worker is not needed once no search was under way for it for a while; then it ends, and may start again.
+2. A worker is not needed once no search was under way for it for a while; then it ends, and may start again. Under a steady load no
+   worker ends by chance.
 3. The limit follows from cores, memory and descriptors; there are none on one core and outside of Linux.
 4. No worker is added on the core that materializes postings.
 5. A number is taken as it is.
@@ -10,6 +11,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +20,7 @@ import pytest
 from svcd.base import machine
 from svcd.cli import serving
 from svcd.cli.config import ConfigError, load
-from svcd.cli.search_processes import IDLE_S, Demand, most_now
+from svcd.cli.search_processes import IDLE_S, SAMPLE_S, Demand, most_now
 from svcd.instance.data_folder import MIN_CACHE_BYTES, DataFolderReader
 
 
@@ -66,6 +68,14 @@ def test_now_and_then_two_at_once_keep_a_worker() -> None:
     demand = Demand(IDLE_S)
     demand.grow(1, 0.0)
     assert set(sizes(demand, [*[0] * 20, 2] * 10)) == {1}
+
+
+def test_no_worker_ends_by_chance_under_a_steady_load() -> None:
+    """Searches at random moments, 50 a second, meet during 4 % of the time. The seed is fixed, since the claim is one of chance."""
+    demand, moments = Demand(IDLE_S), random.Random(34)
+    demand.grow(1, 0.0)
+    looks = int(3600 / SAMPLE_S)
+    assert all(demand.sample(1 + (moments.random() < 0.04), look * SAMPLE_S) for look in range(looks))
 
 
 def test_only_workers_that_are_not_needed_end() -> None:

@@ -462,7 +462,7 @@ def test_with_tls_workers_answer_as_without(tmp_path: Path, certificate: Path) -
 
 def test_workers_start_with_the_load_and_end_without_it(tmp_path: Path) -> None:
     quickly = ("from svcd.base import machine\nfrom svcd.cli import search_processes\nmachine.cores = lambda: 2\n"
-               "search_processes.IDLE_S, search_processes.SAMPLE_S = 0.5, 0.1\nsearch_processes.KEPT_S = 0.3")
+               "search_processes.IDLE_S, search_processes.KEPT_S = 0.5, 0.3")
     one = Daemon(tmp_path, prelude=quickly).start()
     try:
         one.done(one.post("/indexes/films/documents", FILMS))
