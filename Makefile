@@ -6,7 +6,7 @@
 # make soak     run the tests of the guarantees (tests/faults) in their long form: two hours on two idle cores; prints the measured
 #               figures; ARGS="-k histories" runs some of them
 # make soak-cluster
-#               the same with a cluster of three nodes: 1,000 faults, a node that missed 100,000 tasks; as root, on Linux: 70 minutes
+#               the same with a cluster of three nodes: 1,000 faults, a node that missed 100,000 tasks; as root, on Linux: over an hour
 # make bench    measure the processor time of searches and compare it with the committed figures (benchmarks/searches.py): five
 #               minutes on a machine at rest; ARGS="--write" replaces the figures
 # make bench-plot
