@@ -75,7 +75,7 @@ class PairReader(TermReader):
     def _adjacent(self, left: str, right: str, is_prefix: bool) -> DocIds:
         """Documents with `right` directly after `left`: the materialized set, or the result of FTS5."""
         def written_members(delta: Delta) -> DocIds:
-            return delta.pair_docids(1, left, right, is_prefix)
+            return delta.adjacent_docids(left, right, is_prefix)
 
         def load() -> DocIds:
             docids = self._materialized.adjacent_docids(left, right, is_prefix, written_members)

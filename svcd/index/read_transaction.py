@@ -21,15 +21,17 @@ from itertools import accumulate, chain, takewhile
 from typing import IO, Any, NamedTuple, TypeVar
 
 from svcd.base.docids import DocIds, from_bytes, memory_bytes, union_of
-from svcd.base.positions import bucketed_position
+from svcd.base.positions import FIELD_SHIFT, POSITION, bucketed_position
 from svcd.index import fts
 
-Rows = Mapping[int, Mapping[int, Sequence[str]]]  # docid -> FTS column -> terms by position, "" for a position gap
-Occurrence = tuple[int, int, int]  # docid, column, position
+Rows = Mapping[int, Mapping[int, str]]  # docid -> FTS column -> terms by position, separated by spaces, "" for a position gap
 
-_NO_DISTANCE = 9
+# The place of a word is one integer, which takes a third of the memory of a tuple: the docid, shifted, plus the occurrence in the
+# document (svcd.base.positions) with the FTS column as the number of the field. SQLite has at most 32,767 columns.
+_DOCUMENT_SHIFT = FIELD_SHIFT + 15
+_COLUMNS = (1 << 15) - 1
 # Bytes of memory of a word (in its row and among the occurrences), of a document or one of its fields, of a character of values.
-_WORD_BYTES, _ROW_BYTES, _CHARACTER_BYTES = 200, 600, 4
+_WORD_BYTES, _ROW_BYTES, _CHARACTER_BYTES = 100, 600, 4
 _OWN_PART = 0.25  # of the memory of a delta that was extended; the extended one shares the rest
 
 
@@ -67,10 +69,14 @@ class Delta:
             self.removed_terms | later.removed_terms)
         both._bytes += later._bytes - _bytes_of_documents(replaced, replaced_texts)
         if "_occurrences" in vars(self):
-            both._occurrences = _replaced_occurrences(self._occurrences, replaced, later._occurrences)
-        if "terms" in vars(self):
-            fresh = [term for term in later.terms if term not in self._occurrences]
-            both.terms = sorted([term for term in self.terms if term in both._occurrences] + fresh)
+            changed = {term for row in replaced.values() for text in row.values() for term in text.split(" ") if term}
+            both._occurrences = _replaced_occurrences(self._occurrences, replaced, changed, later._occurrences)
+            if "terms" in vars(self):
+                both.terms = [*self.terms]
+                for term in changed.difference(both._occurrences):
+                    del both.terms[bisect_left(both.terms, term)]
+                both.terms += later._occurrences.keys() - self._occurrences.keys()
+                both.terms.sort()
         self._own_part, both._own_part = _OWN_PART, 1.0
         return both
 
@@ -79,13 +85,14 @@ class Delta:
         return known if known & self.written == fresh else (known - self.written) | fresh
 
     @cached_property
-    def _occurrences(self) -> dict[str, list[Occurrence]]:
-        found: dict[str, list[Occurrence]] = {}
+    def _occurrences(self) -> dict[str, list[int]]:
+        """The places of each term."""
+        found: dict[str, list[int]] = {}
         for docid, rows in self._rows.items():
             for column, row in rows.items():
-                for position, spelled in enumerate(row):
-                    if spelled:
-                        found.setdefault(spelled, []).append((docid, column, position))
+                for place, term in enumerate(row.split(" "), (docid << _DOCUMENT_SHIFT) + (column << FIELD_SHIFT)):
+                    if term:
+                        found.setdefault(term, []).append(place)
         return found
 
     @cached_property
@@ -99,42 +106,31 @@ class Delta:
         start = bisect_left(self.terms, term)
         return takewhile(lambda each: each.startswith(term), self.terms[start:])
 
-    def _occurrences_of(self, term: str, is_prefix: bool) -> Iterator[Occurrence]:
-        for each in self._terms_matching(term, is_prefix):
-            yield from self._occurrences[each]
+    def _places(self, term: str, is_prefix: bool) -> Iterable[int]:
+        return chain.from_iterable(map(self._occurrences.__getitem__, self._terms_matching(term, is_prefix)))
 
     def term_docids(self, term: str, is_prefix: bool = False, column: int | None = None) -> DocIds:
         """Documents with the term (or any term that starts with it), in any field or in one FTS column."""
-        return DocIds([docid for docid, found, _ in self._occurrences_of(term, is_prefix) if column in (None, found)])
+        return DocIds([place >> _DOCUMENT_SHIFT for place in self._places(term, is_prefix)
+                       if column is None or place >> FIELD_SHIFT & _COLUMNS == column])
 
     def any_term_docids(self, terms: Iterable[str]) -> DocIds:
         """Documents with any of several terms."""
-        return DocIds([docid for term in terms for docid, _, _ in self._occurrences.get(term, ())])
+        return DocIds([place >> _DOCUMENT_SHIFT for term in terms for place in self._occurrences.get(term, ())])
 
     def position_docids(self, term: str, is_prefix: bool, bucket: int) -> DocIds:
         """Documents with the term (or any term that starts with it) at a bucketed position of any field."""
-        return DocIds([docid for docid, _, position in self._occurrences_of(term, is_prefix)
-                       if bucketed_position(position) == bucket])
+        return DocIds([place >> _DOCUMENT_SHIFT for place in self._places(term, is_prefix)
+                       if bucketed_position(place & POSITION) == bucket])
 
-    def pair_docids(self, distance: int, left: str, right: str, is_prefix: bool) -> DocIds:
-        """Documents in which `distance` is the smallest from `left` to a following `right` (or a term that starts with it)."""
-        positions: dict[tuple[int, int], list[int]] = {}
-        for docid, column, position in self._occurrences.get(left, ()):
-            positions.setdefault((docid, column), []).append(position)
-        found: list[int] = []
-        for term in self._terms_matching(right, is_prefix):
-            nearest: dict[int, int] = {}
-            for docid, column, position in self._occurrences[term]:
-                for before in positions.get((docid, column), ()):
-                    if 0 < position - before < nearest.get(docid, _NO_DISTANCE):
-                        nearest[docid] = position - before
-            found += [docid for docid, least in nearest.items() if least == distance]
-        return DocIds(found)
+    def adjacent_docids(self, left: str, right: str, is_prefix: bool) -> DocIds:
+        """Documents in which `right` (or a term that starts with it) directly follows `left`."""
+        before = set(self._occurrences.get(left, ()))
+        return DocIds([place >> _DOCUMENT_SHIFT for place in self._places(right, is_prefix) if place - 1 in before])
 
     def count_docids(self, column: int, count: int) -> DocIds:
         """Documents whose field holds exactly `count` words."""
-        return DocIds([docid for docid, rows in self._rows.items()
-                       if column in rows and len(rows[column]) - list(rows[column]).count("") == count])
+        return DocIds([docid for docid, rows in self._rows.items() if column in rows and _word_count(rows[column]) == count])
 
     def updated_words(self, known: Sequence[str], prefix: str, left_out: Collection[str] = ()) -> Sequence[str] | None:
         """Bring the list of all words with a prefix up to date; None when it is unknown which terms were removed.
@@ -153,17 +149,26 @@ class Delta:
 
 def _bytes_of_documents(rows: Rows, value_texts: Mapping[int, str]) -> int:
     """Estimate the memory of documents in a delta: their words and values, decoded."""
-    words = sum(len(row) for of_document in rows.values() for row in of_document.values())
+    words = sum(row.count(" ") + 1 for of_document in rows.values() for row in of_document.values())
     fields = sum(text.count(":[") for text in value_texts.values())
     return _WORD_BYTES * words + _ROW_BYTES * (len(rows) + fields) + _CHARACTER_BYTES * sum(map(len, value_texts.values()))
 
 
-def _replaced_occurrences(known: Mapping[str, list[Occurrence]], replaced: Rows,
-                          later: Mapping[str, list[Occurrence]]) -> dict[str, list[Occurrence]]:
-    """Return occurrences by term, without those in replaced documents, and with later ones. Lists that change are copied."""
+def _word_count(row: str) -> int:
+    """How many words a row has: its terms without gaps."""
+    spaced = f" {row} "
+    return spaced.count(" ") - 1 if "  " not in spaced else len(list(filter(None, row.split(" "))))
+
+
+def _replaced_occurrences(known: Mapping[str, list[int]], replaced: Collection[int], changed: Iterable[str],
+                          later: Mapping[str, list[int]]) -> dict[str, list[int]]:
+    """Return places by term, without those in replaced documents, and with later ones. Lists that change are copied.
+
+    changed: the terms of the replaced documents.
+    """
     found = {**known}
-    for term in {term for rows in replaced.values() for row in rows.values() for term in row if term}:
-        found[term] = [each for each in known[term] if each[0] not in replaced]
+    for term in changed:
+        found[term] = [place for place in known[term] if place >> _DOCUMENT_SHIFT not in replaced]
         if not found[term]:
             del found[term]
     for term, occurrences in later.items():
@@ -323,8 +328,7 @@ class ReadTransaction:
         if len(written) > MOST_WRITTEN * _LOADED_PART:
             return None
         docids = written.to_array()
-        rows = {docid: {column: row.split(" ") for column, row in fts.forward_rows(forward).items()}
-                for docid, forward in rows_by_docid(self.connection, FORWARD_TEXTS, docids)}
+        rows = {docid: fts.forward_rows(forward) for docid, forward in rows_by_docid(self.connection, FORWARD_TEXTS, docids)}
         is_known = all(removed is not None for _, removed in changes)
         removed_terms = frozenset(term for _, removed in changes for term in json.loads(removed)) if is_known else None
         delta = Delta(written, rows, removed_terms, dict(rows_by_docid(self.connection, VALUE_TEXTS, docids)))

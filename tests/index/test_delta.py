@@ -38,7 +38,7 @@ REMOVED = st.lists(st.none() | st.frozensets(st.sampled_from(WORDS)), min_size=5
 
 
 def delta_of(documents: dict[int, Any], removed: frozenset[str] | None) -> Delta:
-    held = {docid: rows for docid, rows in documents.items() if rows}
+    held = {docid: {column: " ".join(row) for column, row in rows.items()} for docid, rows in documents.items() if rows}
     return Delta(DocIds(documents), held, removed, {docid: f'{{"{docid}":[[1]]}}' for docid in held})
 
 
@@ -50,7 +50,7 @@ def answers(delta: Delta) -> list[Any]:
         for is_prefix in (False, True):
             found += [list(delta.term_docids(word, is_prefix, column)) for column in (None, 0, 1)]
             found += [list(delta.position_docids(word, is_prefix, bucket)) for bucket in range(6)]
-            found += [list(delta.pair_docids(distance, word, right, is_prefix)) for distance in (1, 2, 3) for right in WORDS]
+            found += [list(delta.adjacent_docids(word, right, is_prefix)) for right in WORDS]
         found += [delta.updated_words(["a", "b", "é"], word), list(delta.any_term_docids(["a", word]))]
     return [*found, sys.getsizeof(delta)]
 
@@ -84,7 +84,7 @@ def test_answers_are_those_of_a_reader_without_a_cache(seed: int, most: int) -> 
         closing_all.callback(writer.close)
         readers: list[tuple[IndexReader, Documents]] = []
         for _ in range(40):
-            newest = {docid: [f"w{dice.randrange(12)}" for _ in range(3)] if dice.random() < 0.8 else None
+            newest = {docid: some_words(dice) if dice.random() < 0.8 else None
                       for docid in dice.sample(range(20), dice.randrange(1, 4))}
             with writer.transaction():
                 writer.write([change(docid, {"f": words} if words else None, held.get(docid))
@@ -99,10 +99,15 @@ def test_answers_are_those_of_a_reader_without_a_cache(seed: int, most: int) -> 
                 readers.append((closing_all.enter_context(reading(path, cache)), held))
 
 
+def some_words(dice: random.Random) -> list[str]:
+    """The terms of a field by position, with gaps between words."""
+    return [f"w{dice.randrange(12)}", *(f"w{dice.randrange(12)}" if dice.random() < 0.8 else "" for _ in range(dice.randrange(3))), "w0"]
+
+
 def check(reader: IndexReader, held: Documents, dice: random.Random) -> None:
     """Ask for some of what searches ask for, and work it out from the documents."""
     rows = {docid: fields["f"] for docid, fields in held.items()}
-    for kind in dice.choices(range(5), k=4):
+    for kind in dice.choices(range(7), k=5):
         word = f"w{dice.randrange(12)}"
         if kind == 0:
             assert list(reader.terms.word_docids(word)) == sorted(docid for docid, row in rows.items() if word in row)
@@ -113,7 +118,13 @@ def check(reader: IndexReader, held: Documents, dice: random.Random) -> None:
             assert list(reader.terms.prefix_docids("w1")) == sorted(
                 docid for docid, row in rows.items() if any(each.startswith("w1") for each in row))
         elif kind == 3:
-            assert list(reader.vocabulary.words_with_prefix("w")) == sorted({each for row in rows.values() for each in row})
+            assert list(reader.vocabulary.words_with_prefix("w")) == sorted({each for row in rows.values() for each in row if each})
+        elif kind == 4:
+            assert list(reader.terms.pair_docids(1, word, "w0")) == sorted(
+                docid for docid, row in rows.items() if (word, "w0") in zip(row, row[1:]))
+        elif kind == 5:
+            assert list(reader.terms.field_count_docids("f", 2)) == sorted(
+                docid for docid, row in rows.items() if sum(map(bool, row)) == 2)
         else:
             assert reader.vocabulary.has_word(word) == any(word in row for row in rows.values())
 

@@ -604,7 +604,7 @@ def check_size_of_delta(reader: IndexReader) -> None:
     dice = random.Random(1)
     letters = [f"{dice.randrange(10**6):x}" for _ in range(20_000)]
     tracemalloc.start()
-    rows = {docid: {0: [str(docid), *dice.choices(letters, k=dice.randrange(200))]} for docid in range(300)}
+    rows = {docid: {0: " ".join([str(docid), *dice.choices(letters, k=dice.randrange(200))])} for docid in range(300)}
     texts = {docid: json.dumps({"0": [docid, *dice.choices(letters, k=20)]}) for docid in rows}
     delta = Delta(DocIds(range(300)), rows, None, texts)
     assert list(delta.term_docids("7")) == [7] and reader.values.written_values(delta, 0).by_key[value_key(7.0)] == [7]
