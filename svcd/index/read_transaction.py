@@ -156,6 +156,7 @@ def _bytes_of_documents(rows: Rows, value_texts: Mapping[int, str]) -> int:
 
 def _word_count(row: str) -> int:
     """How many words a row has: its terms without gaps."""
+    # Two spaces side by side are a gap. Most rows have none, and to split a row of 30 words takes twice as long.
     spaced = f" {row} "
     return spaced.count(" ") - 1 if "  " not in spaced else len(list(filter(None, row.split(" "))))
 
