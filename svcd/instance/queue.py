@@ -231,17 +231,29 @@ class Queue:
             return list(self._tasks(connection, "uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
                                     [json.dumps(list(uids))], columns))
 
-    def enqueued(self, kinds: Sequence[str], *, newest_first: bool = False, index_uid: str | None = None,
-                 with_content: bool = True) -> Iterator[Task]:
-        """Yield enqueued tasks of some kinds (and of one index) that are not running; read lazily."""
+    def enqueued(self, kinds: Sequence[str], *, newest_first: bool = False, with_content: bool = True) -> Iterator[Task]:
+        """Yield enqueued tasks of some kinds that are not running, oldest first by default; read lazily.
+
+        The parts, each in the order of the index, are merged: SQLite would sort the whole backlog for one part with all kinds.
+        """
         columns = _ALL_COLUMNS if with_content else _COLUMNS_WITHOUT_CONTENT
-        order = "DESC" if newest_first else "ASC"
-        of_index, values = ("AND index_uid = ?", [index_uid]) if index_uid is not None else ("", [])
+        part = f"SELECT {columns} FROM tasks INDEXED BY idx_tasks_status_kind_uid WHERE status = '{ENQUEUED}' AND kind = ?"
+        query = f"{' UNION ALL '.join([part] * len(kinds))} ORDER BY uid {'DESC' if newest_first else 'ASC'}"
+        yield from self._enqueued(query, kinds)
+
+    def enqueued_of(self, index_uid: str, kinds: Sequence[str], from_uid: int = 0) -> Iterator[Task]:
+        """Yield enqueued tasks of an index and of some kinds that are not running, oldest first; read lazily.
+
+        from_uid: of the oldest one, if known: the finished tasks before it, perhaps a million, are then not read.
+        """
+        yield from self._enqueued(
+            f"SELECT {_ALL_COLUMNS} FROM tasks INDEXED BY idx_tasks_index_uid WHERE index_uid = ? AND uid >= ? "
+            f"AND status = '{ENQUEUED}' AND kind IN (SELECT value FROM json_each(?)) ORDER BY uid",
+            [index_uid, from_uid, json.dumps(list(kinds))])
+
+    def _enqueued(self, query: str, values: Sequence[Any]) -> Iterator[Task]:
         with self._reading() as connection:
-            for task in self._tasks(connection, f"status = '{ENQUEUED}' AND kind IN (SELECT value FROM json_each(?)) "
-                                    f"{of_index} ORDER BY uid {order}", [json.dumps(list(kinds)), *values], columns):
-                if task.status == ENQUEUED:
-                    yield task
+            yield from (task for task in map(self._as_running, _tasks_of(connection, query, values)) if task.status == ENQUEUED)
 
     def enqueued_kinds(self) -> set[str]:
         """Return the kinds of the enqueued tasks that are not running."""
@@ -262,7 +274,8 @@ class Queue:
     def count_at_most(self, limit: int) -> int:
         """Return an upper bound of the number of stored tasks: the exact number if the uids span at least `limit`."""
         with self._reading() as connection:
-            lowest, highest = connection.execute("SELECT min(uid), max(uid) FROM tasks").fetchone()
+            # Two queries: SQLite reads the whole table for one that asks for both.
+            lowest, highest = connection.execute("SELECT (SELECT min(uid) FROM tasks), (SELECT max(uid) FROM tasks)").fetchone()
             span = 0 if highest is None else highest - lowest + 1
             return span if span < limit else self._count(connection, "tasks", ("1", []))
 
@@ -557,7 +570,11 @@ def stored_batches(connection: sqlite3.Connection) -> Iterator[Batch]:
 
 
 def _tasks(connection: sqlite3.Connection, condition: str, values: Sequence[Any], columns: str) -> Iterator[Task]:
-    for row in connection.execute(f"SELECT {columns} FROM tasks WHERE {condition}", values):
+    yield from _tasks_of(connection, f"SELECT {columns} FROM tasks WHERE {condition}", values)
+
+
+def _tasks_of(connection: sqlite3.Connection, query: str, values: Sequence[Any]) -> Iterator[Task]:
+    for row in connection.execute(query, values):
         yield Task(*(json.loads(value) if place in _JSON_COLUMNS and value else value for place, value in enumerate(row)))
 
 

@@ -74,7 +74,7 @@ class Planner:
         for index_uid in self._queue.enqueued_indexes():
             uuid = self._instance.uuid_of(index_uid)
             if applied := self._instance.batch_outcomes(uuid) if uuid else None:
-                upcoming = self._queue.enqueued(_RECORDED, index_uid=index_uid)
+                upcoming = self._queue.enqueued_of(index_uid, _RECORDED)
                 if tasks := [*takewhile(lambda task: applied.covers(task.uid, task.enqueued_at), upcoming)]:
                     plans.append(Plan(tasks, batching.ALREADY_APPLIED, batching.UNSPECIFIED))
         return plans
@@ -115,7 +115,7 @@ class Planner:
                     plan = batching.plan_by_rank(task.kind, iter([task]))
             elif running.leaves_free(task.index_uid):
                 barrier = min((swap.uid for swap in swaps if task.index_uid in global_tasks.indexes_of(swap)), default=1 << 63)
-                following = self._queue.enqueued(_INDEX_KINDS, index_uid=task.index_uid)
+                following = self._queue.enqueued_of(task.index_uid or "", _INDEX_KINDS, task.uid)
                 before = takewhile(lambda each: each.uid < barrier, following)  # noqa: B023  # read before the next task
                 row = self._instance.index(task.index_uid or "")
                 state = IndexState(row is not None, row.primary_key if row else None)

@@ -5,6 +5,7 @@
 3. With 0 seconds batches of different indexes start at once.
 4. A deletion waits for the tasks that it names and that are processed, however long that takes, and holds up nothing meanwhile.
 5. The runner starts a waiting batch when the time is over, without being woken.
+6. Choosing it takes no longer after many tasks of the same index have ended, nor behind a long backlog the reading of its first tasks.
 """
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from typing import Any
 import pytest
 
 from svcd.instance.task_records import Task
-from svcd.tasks.batching import seconds_until_overtaking
+from svcd.tasks import global_tasks
+from svcd.tasks.batching import Limits, seconds_until_overtaking
+from svcd.tasks.planning import Planner, Running
 from svcd.tasks.runner import Runner
 from tests.tasks.conftest import LocalWriter, TaskHarness
 
@@ -55,6 +58,31 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Clocked]]:
 
 
 Make = Callable[..., Clocked]
+
+
+def sql_steps(harness: Clocked, ask: Callable[[], object]) -> int:
+    """Return how many hundred steps SQLite takes in the reads of the queue that `ask` makes."""
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    with harness.instance.read_instance() as connection:
+        connection.set_progress_handler(count, 100)
+    ask()
+    with harness.instance.read_instance() as connection:
+        connection.set_progress_handler(None, 0)
+    return steps
+
+
+def add_copies(harness: Clocked, copies: int, status: str) -> None:
+    """Store copies of the last task."""
+    with harness.queue.finishing() as connection:
+        connection.execute(
+            "WITH RECURSIVE more(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM more WHERE n < ?) INSERT INTO tasks(uid, index_uid, status, "
+            "kind, content, payload_bytes, enqueued_at) SELECT uid + n, index_uid, ?, kind, content, payload_bytes, enqueued_at + n "
+            "FROM more, tasks WHERE uid = (SELECT max(uid) FROM tasks)", (copies, status))
 
 
 def test_1_the_youngest_batch_decides() -> None:
@@ -191,3 +219,27 @@ def test_5_a_long_batch_delays_others_by_the_time_alone(harness: TaskHarness) ->
     ended = [harness.task(task) for task in (first, second)]
     assert [task.status for task in ended] == ["succeeded"] * 2
     assert ended[1].started_at - ended[0].started_at >= 40_000_000 and ended[1].finished_at < ended[0].finished_at
+
+
+def test_6_the_history_does_not_count(make: Make) -> None:
+    def choose() -> None:
+        global_tasks.clean_up(harness.queue)
+        assert planner.next_plan(Running(frozenset(), 1, False)) is not None
+
+    harness = make()
+    planner = Planner(harness.instance, Limits())
+    harness.add([{"id": 1}])
+    harness.runner.step()
+    harness.add([{"id": 1}])
+    before = sql_steps(harness, choose)
+    harness.runner.step()
+    add_copies(harness, 20_000, "succeeded")
+    harness.add([{"id": 1}])
+    assert sql_steps(harness, choose) <= before + 1
+
+
+def test_6_the_first_enqueued_task_is_read_alone(make: Make) -> None:
+    harness = make()
+    harness.add([{"id": 1}])
+    add_copies(harness, 20_000, "enqueued")
+    assert sql_steps(harness, lambda: next(harness.queue.enqueued(["indexCreation", "documentAdditionOrUpdate", "indexSwap"]))) <= 2
