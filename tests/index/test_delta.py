@@ -5,15 +5,17 @@
 3. Between two writes the documents of the later one alone are read.
 4. A delta grows up to its limit; one that takes more than half of the cache is not used at all.
 5. Of threads that need the same delta at once, one loads it.
+6. A transaction records all terms that some document held before it and none holds after it, and no term that one holds.
 """
 from __future__ import annotations
 
+import json
 import random
 import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -97,6 +99,38 @@ def test_answers_are_those_of_a_reader_without_a_cache(seed: int, most: int) -> 
                     check(earlier, held_then, dice)
             if dice.random() < 0.2:
                 readers.append((closing_all.enter_context(reading(path, cache)), held))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_the_terms_that_a_transaction_removed(seed: int) -> None:
+    """Each transaction has several parts, some of them undone, which write some documents more than once."""
+    dice = random.Random(seed)
+    held: Documents = {}
+    with ExitStack() as closing_all:
+        path = Path(closing_all.enter_context(tempfile.TemporaryDirectory())) / "index.sqlite"
+        writer = IndexWriter(path)
+        closing_all.callback(writer.close)
+        for _ in range(20):
+            before = terms_of(held)
+            with writer.transaction():
+                for _ in range(dice.randrange(1, 4)):
+                    with suppress(ZeroDivisionError), writer.savepoint():
+                        part = {docid: {"f": some_words(dice)} if dice.random() < 0.7 else None
+                                for docid in dice.sample(range(8), dice.randrange(1, 4))}
+                        writer.write([change(docid, words, held.get(docid)) for docid, words in part.items() if words or docid in held])
+                        if dice.random() < 0.3:
+                            raise ZeroDivisionError
+                        held = {docid: words for docid, words in {**held, **part}.items() if words}
+            with reading(path, Cache(0)) as reader:
+                (removed,) = reader.transaction.connection.execute(
+                    "SELECT removed_terms FROM changes ORDER BY generation DESC LIMIT 1").fetchone()
+            gone = {*json.loads(removed)}
+            assert gone >= before - terms_of(held) and not gone & terms_of(held)
+
+
+def terms_of(held: Documents) -> set[str]:
+    return {term for fields in held.values() for term in fields["f"] if term}
 
 
 def some_words(dice: random.Random) -> list[str]:
