@@ -128,7 +128,7 @@ class Applier:
         payload = entry["payload"]["name"] if entry["payload"] else None
         draft = Task(-1, status="enqueued", enqueued_at=0, payload=payload, **entry["task"])
         task = self._instance.queue.insert(draft, self._next.moment)
-        return task, [self._instance.queue.on_enqueued]
+        return task, [lambda: self._instance.queue.on_enqueued(task)]
 
     def _rows(self, connection: sqlite3.Connection, entry: Entry) -> tuple[bool, list[Effect]]:
         changes = [RowChange(**change) for change in entry["changes"]]

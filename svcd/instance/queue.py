@@ -77,8 +77,8 @@ class Queue:
     def __init__(self, path: Path, writer: sqlite3.Connection, lock: threading.RLock, readers: ReadPool,
                  payload_folder: Path, reserve: Reserve | None = None) -> None:
         self.payload_folder = payload_folder
-        # Called outside the lock, after a task was enqueued.
-        self.on_enqueued: Callable[[], None] = lambda: None
+        # Called outside the lock with each task that was enqueued.
+        self.on_enqueued: Callable[[Task], None] = lambda task: None
         # Sends a task without uid through the log of a cluster, and returns it as stored; None on a single node.
         self.replicate: Callable[[Task], Task] | None = None
         self.listeners = Listeners()
@@ -129,7 +129,7 @@ class Queue:
                     task = self.insert(draft, self.next_moment())
         if self.replicate is not None:
             return self.replicate(draft)
-        self.on_enqueued()
+        self.on_enqueued(task)
         self.listeners.notify()
         return task
 
@@ -238,8 +238,9 @@ class Queue:
         """
         columns = _ALL_COLUMNS if with_content else _COLUMNS_WITHOUT_CONTENT
         part = f"SELECT {columns} FROM tasks INDEXED BY idx_tasks_status_kind_uid WHERE status = '{ENQUEUED}' AND kind = ?"
-        query = f"{' UNION ALL '.join([part] * len(kinds))} ORDER BY uid {'DESC' if newest_first else 'ASC'}"
-        yield from self._enqueued(query, kinds)
+        each = list(dict.fromkeys(kinds))
+        query = f"{' UNION ALL '.join([part] * len(each))} ORDER BY uid {'DESC' if newest_first else 'ASC'}"
+        yield from self._enqueued(query, each)
 
     def enqueued_of(self, index_uid: str, kinds: Sequence[str], from_uid: int = 0) -> Iterator[Task]:
         """Yield enqueued tasks of an index and of some kinds that are not running, oldest first; read lazily.

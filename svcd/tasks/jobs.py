@@ -44,6 +44,8 @@ class Job:
     writer: IndexingProcess | None = None
     is_canceled: bool = False
     is_new: bool = False  # the batch creates its index
+    wakes: int = 0  # calls of Runner.wake() before it was claimed
+    arrivals: int = 0  # tasks of its index that were enqueued since then
     file: Path | None = None  # the index file, once the indexing process has a request to write it
     done: threading.Event = field(default_factory=threading.Event)
 
@@ -51,6 +53,14 @@ class Job:
     def kind(self) -> Kind:
         """The kind of the first task."""
         return kind_of(self.plan.tasks[0])
+
+    @property
+    def is_in_stream(self) -> bool:
+        """Whether tasks come faster than batches end: several were in this one, and several came meanwhile.
+
+        A client that waits for each of its tasks, or sends a few at once, makes no such batch.
+        """
+        return len(self.plan.tasks) > 1 and self.arrivals > 1
 
 
 @dataclass

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 # Seconds between two attempts to kill maintenance, whose process may just be starting.
 _KILL_AGAIN_S = 0.002
+# The pause between two batches of an index into which tasks stream: this part of the time that the first took, at most so many
+# seconds (docs/tasks-and-batches.md#streams-of-tasks).
+_REST_PART, _MOST_REST_S = 0.5, 0.05
 
 
 class Runner:
@@ -79,6 +82,7 @@ class Runner:
         self._stale: dict[str, None] | None = None  # uids of indexes whose postings should be materialized; None: not yet known
         self._idle: list[IndexingProcess] = []  # processes whose threads wait for a job
         self._is_woken = True
+        self._wakes = 0  # calls of wake()
         self._is_recovered = False
         self._threads = [threading.Thread(target=self._dispatch, name="svcd-runner")]
         self._export_thread: threading.Thread | None = None
@@ -91,15 +95,25 @@ class Runner:
 
     def start(self) -> None:
         """Start the threads."""
-        self._queue.on_enqueued = self.wake
+        self._queue.on_enqueued = self._wake_for
         self._join(self._cluster)
         for thread in self._threads:
             thread.start()
 
+    def _wake_for(self, task: Task) -> None:
+        """Have the dispatcher look at a new task, unless a batch of its index runs: the end of that batch has it look."""
+        with self._changed:
+            job = None if task.index_uid is None else self._busy.get(task.index_uid)
+            if isinstance(job, Job):
+                job.arrivals += 1
+                return
+        self.wake()
+
     def wake(self) -> None:
-        """Have the dispatcher look for tasks; called after each enqueueing."""
+        """Have the dispatcher look for tasks."""
         with self._changed:
             self._is_woken = True
+            self._wakes += 1
             self._interrupt_maintenance()
             self._changed.notify_all()
 
@@ -253,6 +267,7 @@ class Runner:
                 self._export_thread.start()
         else:
             with self._changed:
+                job.wakes = self._wakes
                 self._busy[job.index_uid] = job
                 self._jobs.append(job)
                 self._changed.notify_all()
@@ -433,6 +448,9 @@ class Runner:
             self._context.on_bug(f"the runner could not go on: {error!r}")
             self._pause()
         with self._changed:
+            if isinstance(job, Job) and job.is_in_stream:  # tasks of other indexes need not wait for more of this one
+                rest_s = min(_REST_PART * (self._clock() - job.started), _MOST_REST_S)
+                self._changed.wait_for(lambda: self._context.is_stopping or self._wakes > job.wakes, rest_s)
             del self._busy[job.index_uid]
             self._is_woken = True
             job.done.set()

@@ -37,7 +37,7 @@ def finish(client: Any, status: str = SUCCEEDED) -> None:
 @pytest.fixture
 def at_once(client: Any) -> Any:
     """A client of an instance that ends each task as soon as it is enqueued."""
-    client.instance.queue.on_enqueued = lambda: finish(client)
+    client.instance.queue.on_enqueued = lambda task: finish(client)
     return client
 
 
@@ -50,7 +50,7 @@ def test_the_finished_task_is_the_answer(at_once, check_shape) -> None:
 
 
 def test_a_failed_task_is_an_answer_too(client) -> None:
-    client.instance.queue.on_enqueued = lambda: finish(client, FAILED)
+    client.instance.queue.on_enqueued = lambda task: finish(client, FAILED)
     got = client.send("POST", "/indexes?wait=5m", CREATE, JSON_TYPE)
     assert (got.status, got.value["status"]) == (200, "failed")
 
@@ -138,7 +138,7 @@ def test_a_client_that_leaves_is_not_waited_for(client, pair) -> None:
 def test_a_client_that_sends_its_next_request_is_waited_for(client, pair) -> None:
     pair[1].send(b"GET / HTTP/1.1\r\n\r\n")
     assert client.answer("POST", "/indexes?wait=1ms", CREATE, JSON_TYPE, pair[0]).status == 202
-    client.instance.queue.on_enqueued = lambda: finish(client)
+    client.instance.queue.on_enqueued = lambda task: finish(client)
     assert client.answer("POST", "/indexes?wait=5m", CREATE, JSON_TYPE, pair[0]).status == 200
 
 

@@ -6,6 +6,8 @@
 4. A deletion waits for the tasks that it names and that are processed, however long that takes, and holds up nothing meanwhile.
 5. The runner starts a waiting batch when the time is over, without being woken.
 6. Choosing it takes no longer after many tasks of the same index have ended, nor behind a long backlog the reading of its first tasks.
+7. A task of an index with a running batch has nothing chosen; the end of that batch has.
+8. While several tasks of an index come during each of its batches, batches begin some time after the one before, to gather more.
 """
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from typing import Any
 import pytest
 
 from svcd.instance.task_records import Task
-from svcd.tasks import global_tasks
+from svcd.tasks import global_tasks, runner
 from svcd.tasks.batching import Limits, seconds_until_overtaking
 from svcd.tasks.planning import Planner, Running
 from svcd.tasks.runner import Runner
@@ -243,3 +245,117 @@ def test_6_the_first_enqueued_task_is_read_alone(make: Make) -> None:
     harness.add([{"id": 1}])
     add_copies(harness, 20_000, "enqueued")
     assert sql_steps(harness, lambda: next(harness.queue.enqueued(["indexCreation", "documentAdditionOrUpdate", "indexSwap"]))) <= 2
+
+
+class Stepped:
+    """A runner whose batches end when the test says so. begun, ended: one more for each batch."""
+
+    def __init__(self, harness: TaskHarness) -> None:
+        self.begun, self.ended, self._may_end = (threading.Semaphore(0) for _ in range(3))
+        stepped = self
+
+        class Writer(LocalWriter):
+            def run(self, request: dict[str, Any], progress: Callable[..., None]) -> dict[str, Any]:
+                stepped.begun.release()
+                assert stepped._may_end.acquire(timeout=20)
+                return super().run(request, progress)
+
+        self.harness = harness
+        self.runner = Runner(harness.instance, make_writer=Writer, on_batch=lambda *_: self.ended.release())  # type: ignore[arg-type]
+
+    def __enter__(self) -> Stepped:
+        self.runner.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._may_end.release(20)
+        self.runner.stop(20)
+
+    def add(self, tasks: int, index_uid: str = "films") -> list[Task]:
+        return [self.harness.add([{"id": number}], index_uid) for number in range(tasks)]
+
+    def run_batch(self, during: Callable[[], object] = lambda: None) -> None:
+        """Let the next batch begin and end. during: called in between."""
+        assert self.begun.acquire(timeout=20)
+        during()
+        self._may_end.release()
+        assert self.ended.acquire(timeout=20)
+
+
+def test_7_the_end_of_a_batch_has_the_tasks_chosen_that_came_meanwhile(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing_left = threading.Event()
+    chosen_from: list[int] = []  # for each choice, how many tasks were enqueued
+    late: list[Task] = []
+
+    def next_plan(planner: Planner, running: Running) -> Any:
+        found = plan(planner, running)
+        chosen_from.append(harness.queue.count_enqueued())
+        if found is None:
+            nothing_left.set()
+        return found
+
+    def send_more() -> None:
+        assert nothing_left.wait(20)
+        late.extend(stepped.add(10))
+
+    plan = Planner.next_plan
+    monkeypatch.setattr(Planner, "next_plan", next_plan)
+    with Stepped(harness) as stepped:
+        stepped.add(1)
+        stepped.run_batch(send_more)
+        stepped.run_batch()
+    assert {(task.status, task.batch_uid) for task in map(harness.task, late)} == {("succeeded", 1)}
+    assert not {*range(2, 10)} & {*chosen_from}  # nothing was chosen while they came
+
+
+def rest_for(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Have the runner rest for so long between batches of a stream."""
+    monkeypatch.setattr(runner, "_REST_PART", 1e9)
+    monkeypatch.setattr(runner, "_MOST_REST_S", seconds)
+
+
+def test_8_batches_of_a_stream_are_some_time_apart(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    rest_for(monkeypatch, 0.05)
+    with Stepped(harness) as stepped:
+        stepped.add(1)
+        stepped.run_batch(lambda: stepped.add(2))
+        stepped.run_batch(lambda: stepped.add(2))
+        stepped.run_batch()
+    _, before, after = (harness.queue.batch(uid) for uid in range(3))
+    assert after.started_at - before.finished_at >= 45_000_000  # type: ignore[union-attr, operator]
+
+
+def test_8_a_client_that_waits_or_sends_some_tasks_at_once_is_not_kept_waiting(
+        harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    rest_for(monkeypatch, 600)
+    with Stepped(harness) as stepped:
+        stepped.add(1)
+        stepped.run_batch(lambda: stepped.add(5))
+        stepped.run_batch(lambda: stepped.add(1))
+        stepped.run_batch()
+
+
+@pytest.mark.parametrize("when", ["during the batch", "after it"])
+def test_8_a_task_of_another_index_does_not_wait_for_more_tasks(
+        harness: TaskHarness, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    rest_for(monkeypatch, 600)
+    with Stepped(harness) as stepped:
+        stepped.add(1)
+        stepped.run_batch(lambda: stepped.add(2))
+        stepped.run_batch(lambda: [stepped.add(2), when == "during the batch" and stepped.add(1, "others")])
+        if when == "after it":
+            stepped.add(1, "others")
+        stepped.run_batch()
+        stepped.run_batch()
+
+
+def test_8_a_stop_does_not_wait_for_more_tasks(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    rest_for(monkeypatch, 600)
+    with Stepped(harness) as stepped:
+        stepped.add(1)
+        stepped.run_batch(lambda: stepped.add(2))
+        stepped.run_batch(lambda: stepped.add(2))
+        stop = threading.Thread(target=stepped.runner.stop, daemon=True)
+        stop.start()
+        stop.join(20)
+        assert not stop.is_alive()
