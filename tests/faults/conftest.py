@@ -55,7 +55,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if report.when == "call" or not report.passed:
         rows = item.stash.setdefault(_ROWS, [])
         if not report.passed and not rows:
-            rows.append({"promise": item.name, "limit": "", "measured": "skipped" if report.skipped else "nothing"})
+            failure = call.excinfo.exconly().partition("\n")[0] if call.excinfo else ""
+            rows.append({"promise": item.name, "limit": "", "measured": "skipped" if report.skipped else f"nothing: {failure[:100]}"})
         _write([{**row, "outcome": report.outcome, "test": item.nodeid} for row in rows])
         rows.clear()
     return report

@@ -31,7 +31,7 @@ def test_does_not_hold(figure):
     assert False
 
 def test_breaks_before(figure):
-    assert False
+    raise ValueError("it broke")
 
 @pytest.fixture
 def absent():
@@ -65,13 +65,13 @@ def test_each_test_has_its_rows(tmp_path: Path) -> None:
     assert ran.returncode == 1, ran.stdout + ran.stderr
     rows = [json.loads(line) for line in (tmp_path / "figures").read_text().splitlines()]
     assert table(rows) == """\
-| promise            | limit       | measured  | held    |
-|--------------------|-------------|-----------|---------|
-| how many           | at most 300 | 200 files | yes     |
-| share              |             | 0.3333    | yes     |
-| so long            | under 1 s   | 1.5 s     | NO      |
-| test_breaks_before |             | nothing   | NO      |
-| test_needs_more    |             | skipped   | skipped |"""
+| promise            | limit       | measured                      | held    |
+|--------------------|-------------|-------------------------------|---------|
+| how many           | at most 300 | 200 files                     | yes     |
+| share              |             | 0.3333                        | yes     |
+| so long            | under 1 s   | 1.5 s                         | NO      |
+| test_breaks_before |             | nothing: ValueError: it broke | NO      |
+| test_needs_more    |             | skipped                       | skipped |"""
 
 
 def test_the_page_of_guarantees_names_each_test_module() -> None:
