@@ -4,7 +4,7 @@
 
 `make soak-cluster` does the same with the tests of clusters, which `make soak` leaves out. Those that measure neither times nor memory
 run first, fuzzing beside the others; with them the properties that hypothesis checks in the whole suite, with other examples each time.
-Other seeds are chosen, too, unless SVCD_FAULTS_SEED names one: the last line of the table says which.
+Other seeds are chosen, too, unless SVCD_FAULTS_SEED names one: the first and the last line say which.
 
 The exit status is 1 when a promise did not hold. A row that says `skipped` was not tried: what it needs is not installed.
 """
@@ -39,6 +39,7 @@ def main(args: Sequence[str]) -> int:
         figures.touch()
         seed = os.environ.get("SVCD_FAULTS_SEED") or str(random.randrange(10**6))
         environ = {**os.environ, "SVCD_SOAK": "1", "SVCD_FIGURES": str(figures), "SVCD_FAULTS_SEED": seed}
+        print(f"SVCD_FAULTS_SEED={seed}", flush=True)  # now, too: a run that is ended early prints no table
         status = max([_status(at_once, environ) for at_once in runs(args)])
         rows = [json.loads(line) for line in figures.read_text().splitlines()]
     print(table(sorted(rows, key=lambda row: row["test"].partition("::")[0])))
