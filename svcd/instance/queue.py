@@ -275,7 +275,7 @@ class Queue:
     def count_at_most(self, limit: int) -> int:
         """Return an upper bound of the number of stored tasks: the exact number if the uids span at least `limit`."""
         with self._reading() as connection:
-            # Two queries: SQLite reads the whole table for one that asks for both.
+            # Two queries: SQLite reads a whole index for one that asks for both.
             lowest, highest = connection.execute("SELECT (SELECT min(uid) FROM tasks), (SELECT max(uid) FROM tasks)").fetchone()
             span = 0 if highest is None else highest - lowest + 1
             return span if span < limit else self._count(connection, "tasks", ("1", []))

@@ -6,7 +6,7 @@ time, or writes a dump or snapshot. A dump or snapshot waits until no index is w
 that it shows all indexes in one state. An export has its own thread ("svcd-export") and process while it runs, because it only
 reads, and mostly waits for the network; there is one at a time. A batch starts beside others once each of them has run for
 `parallel_after_s` seconds; the dispatcher waits on `_changed` until then, or until one ends. `_changed` guards `_busy`, `_jobs`,
-`_export`, `_idle`, `_stale` and the stop.
+`_export`, `_idle`, `_stale`, `_wakes`, the counts of jobs and the stop.
 
 A batch ends in one transaction of instance.sqlite: tasks, batch, row of the index, and notice for the webhooks (BatchEnds). Its
 effect and the outcomes of its tasks were committed before, in the file of the index (process_batches). When svcd stops in
@@ -106,8 +106,8 @@ class Runner:
             job = None if task.index_uid is None else self._busy.get(task.index_uid)
             if isinstance(job, Job):
                 job.arrivals += 1
-                return
-        self.wake()
+            else:
+                self.wake()
 
     def wake(self) -> None:
         """Have the dispatcher look for tasks."""
