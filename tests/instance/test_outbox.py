@@ -19,7 +19,7 @@ from svcd.base import quantities
 from svcd.instance import webhooks
 from svcd.instance.instance import Instance
 from svcd.instance.webhooks import LAUNCH_UUID, Notice, NoticeRemoved, Webhook
-from tests.instance.helpers import execute, unlock
+from tests.instance.helpers import execute, sql_steps, unlock
 
 HOUR = 3_600 * quantities.SECOND
 DAY = quantities.DAY
@@ -232,15 +232,8 @@ def test_the_next_notice_is_found_at_once_after_many_given_up(instance: Instance
     execute(instance, "INSERT INTO outbox(webhook, number, given_up_at) SELECT 'a', number, "
                              "CASE WHEN number < 20000 THEN ? END FROM notices WHERE number > 1", (quantities.now(),))
     instance.outbox.mark_delivered("a", head(instance, "a"))
-    steps = 0
 
-    def count_steps() -> None:
-        nonlocal steps
-        steps += 1
+    def find() -> None:
+        assert head(instance, "a").number == 20000
 
-    with instance.read_instance() as connection:
-        connection.set_progress_handler(count_steps, 100)
-    assert head(instance, "a").number == 20000
-    with instance.read_instance() as connection:
-        connection.set_progress_handler(None, 0)
-    assert steps < 5
+    assert sql_steps(instance, find) < 5

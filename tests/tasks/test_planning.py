@@ -23,6 +23,7 @@ from svcd.tasks import global_tasks, runner
 from svcd.tasks.batching import Limits, seconds_until_overtaking
 from svcd.tasks.planning import Planner, Running
 from svcd.tasks.runner import Runner
+from tests.instance.helpers import execute, sql_steps
 from tests.tasks.conftest import LocalWriter, TaskHarness
 
 
@@ -62,29 +63,11 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Clocked]]:
 Make = Callable[..., Clocked]
 
 
-def sql_steps(harness: Clocked, ask: Callable[[], object]) -> int:
-    """Return how many hundred steps SQLite takes in the reads of the queue that `ask` makes."""
-    steps = 0
-
-    def count() -> None:
-        nonlocal steps
-        steps += 1
-
-    with harness.instance.read_instance() as connection:
-        connection.set_progress_handler(count, 100)
-    ask()
-    with harness.instance.read_instance() as connection:
-        connection.set_progress_handler(None, 0)
-    return steps
-
-
 def add_copies(harness: Clocked, copies: int, status: str) -> None:
     """Store copies of the last task."""
-    with harness.queue.finishing() as connection:
-        connection.execute(
-            "WITH RECURSIVE more(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM more WHERE n < ?) INSERT INTO tasks(uid, index_uid, status, "
-            "kind, content, payload_bytes, enqueued_at) SELECT uid + n, index_uid, ?, kind, content, payload_bytes, enqueued_at + n "
-            "FROM more, tasks WHERE uid = (SELECT max(uid) FROM tasks)", (copies, status))
+    execute(harness.instance, "WITH RECURSIVE more(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM more WHERE n < ?) INSERT INTO tasks(uid, "
+            "index_uid, status, kind, content, payload_bytes, enqueued_at) SELECT uid + n, index_uid, ?, kind, content, payload_bytes, "
+            "enqueued_at + n FROM more, tasks WHERE uid = (SELECT max(uid) FROM tasks)", (copies, status))
 
 
 def test_1_the_youngest_batch_decides() -> None:
@@ -233,18 +216,18 @@ def test_6_the_history_does_not_count(make: Make) -> None:
     harness.add([{"id": 1}])
     harness.runner.step()
     harness.add([{"id": 1}])
-    before = sql_steps(harness, choose)
+    before = sql_steps(harness.instance, choose)
     harness.runner.step()
     add_copies(harness, 20_000, "succeeded")
     harness.add([{"id": 1}])
-    assert sql_steps(harness, choose) <= before + 1
+    assert sql_steps(harness.instance, choose) <= before + 1
 
 
 def test_6_the_first_enqueued_task_is_read_alone(make: Make) -> None:
     harness = make()
     harness.add([{"id": 1}])
     add_copies(harness, 20_000, "enqueued")
-    assert sql_steps(harness, lambda: next(harness.queue.enqueued(["indexCreation", "documentAdditionOrUpdate", "indexSwap"]))) <= 2
+    assert sql_steps(harness.instance, lambda: next(harness.queue.enqueued(["indexCreation", "documentAdditionOrUpdate", "indexSwap"]))) <= 2
 
 
 class Stepped:
@@ -273,6 +256,12 @@ class Stepped:
 
     def add(self, tasks: int, index_uid: str = "films") -> list[Task]:
         return [self.harness.add([{"id": number}], index_uid) for number in range(tasks)]
+
+    def stream(self) -> None:
+        """Let a batch and the next one end; two tasks came during each, so that the second is part of a stream."""
+        self.add(1)
+        self.run_batch(lambda: self.add(2))
+        self.run_batch(lambda: self.add(2))
 
     def run_batch(self, during: Callable[[], object] = lambda: None) -> None:
         """Let the next batch begin and end. during: called in between."""
@@ -317,9 +306,7 @@ def rest_for(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 def test_8_batches_of_a_stream_are_some_time_apart(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     rest_for(monkeypatch, 0.05)
     with Stepped(harness) as stepped:
-        stepped.add(1)
-        stepped.run_batch(lambda: stepped.add(2))
-        stepped.run_batch(lambda: stepped.add(2))
+        stepped.stream()
         stepped.run_batch()
     _, before, after = (harness.queue.batch(uid) for uid in range(3))
     assert after.started_at - before.finished_at >= 45_000_000  # type: ignore[union-attr, operator]
@@ -352,9 +339,7 @@ def test_8_a_task_of_another_index_does_not_wait_for_more_tasks(
 def test_8_a_stop_does_not_wait_for_more_tasks(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     rest_for(monkeypatch, 600)
     with Stepped(harness) as stepped:
-        stepped.add(1)
-        stepped.run_batch(lambda: stepped.add(2))
-        stepped.run_batch(lambda: stepped.add(2))
+        stepped.stream()
         stop = threading.Thread(target=stepped.runner.stop, daemon=True)
         stop.start()
         stop.join(20)
