@@ -39,6 +39,7 @@ CONNECTIONS = 5  # for each of the two
 LONG_S = 120  # a run of so many seconds is compared with itself
 WARM = 1 / 3  # this part of the time passes before anything is compared
 PARTS = 12  # of the rest, to compare
+TICKS = os.sysconf("SC_CLK_TCK")  # each second
 KINDS = {"indexing_process": "indexing", "search_worker": "searching", "fork_server": "searching"}  # part of a command: its kind
 MOST_MB, MOST_LOG_MB, MOST_GROWTH_MB = 300, 200, 10
 MORE_DESCRIPTORS, MORE_THREADS = 16, 4  # connections and threads come and go with the load
@@ -111,6 +112,7 @@ class Sample:
 
     at: float
     memory: dict[str, float]  # MB of what belongs to a process, by its kind and number: {"main 4711": 71.5}
+    processor: dict[str, float]  # seconds of processor time so far, of the same
     descriptors: int
     threads: int
     log_mb: float  # of all logs of SQLite
@@ -126,20 +128,23 @@ class Sample:
 
 def sample(daemon: Daemon, at: float) -> Sample:
     memory: dict[str, float] = {}
+    processor: dict[str, float] = {}
     descriptors = threads = 0
     for pid in daemon.pids:
         folder = Path(f"/proc/{pid}")
         try:
             command = (folder / "cmdline").read_bytes().decode()
             rollup = (folder / "smaps_rollup").read_text()
+            times = (folder / "stat").read_text().rpartition(")")[2].split()[11:13]
             descriptors += len(os.listdir(folder / "fd"))
             threads += len(os.listdir(folder / "task"))
         except OSError:  # it ended
             continue
         kind = next((kind for module, kind in KINDS.items() if module in command), "main")
+        processor[f"{kind} {pid}"] = sum(map(int, times)) / TICKS
         memory[f"{kind} {pid}"] = sum(int(kb) for kb in re.findall(r"^Pss_(?:Anon|Shmem):\s+(\d+) kB", rollup, re.MULTILINE)) * 1024 / 1e6
     sizes = {path: path.stat().st_size / 1e6 for path in daemon.data.rglob("*.sqlite*")}
-    return Sample(at, memory, descriptors, threads, sum(mb for path, mb in sizes.items() if path.name.endswith("-wal")),
+    return Sample(at, memory, processor, descriptors, threads, sum(mb for path, mb in sizes.items() if path.name.endswith("-wal")),
                   sum(mb for path, mb in sizes.items() if path.suffix == ".sqlite"))
 
 
@@ -222,6 +227,8 @@ class LongRun:
         for name, group in (("writes", self.writes), ("searches", self.searches)):
             took = [seconds for each in group for _, seconds in each.took]
             lines.append(f"{name}: p50 {1000 * statistics.median(took):.1f} ms, p99 {1000 * percentile_99(took):.1f} ms")
+            later = parts([point for each in group for point in each.took], self.seconds)
+            lines.append(f"  p99 of the parts compared, in ms: {[round(1000 * percentile_99(part)) for part in later if part]}")
         return "\n".join(lines)
 
 
@@ -293,7 +300,7 @@ def test_each_process_is_compared_from_when_it_is_warm() -> None:
             found["searching 3"] = min(10 + (at - 900) / 5, 70.0)
         return found
 
-    samples = [Sample(at, memory(at), 0, 0, 0, 0) for at in range(1800)]
+    samples = [Sample(at, memory(at), {}, 0, 0, 0, 0) for at in range(1800)]
     assert growth(samples, 1800) == pytest.approx({"main 1": 10, "searching 3": 0}, abs=0.1)
 
 
