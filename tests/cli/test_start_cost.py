@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.daemon import Daemon, running
+from tests.support.daemon import Daemon, processor_seconds, running
 
 ROOT = Path(__file__).resolve().parents[2]
 START = "import svcd.cli.main, svcd.cli.daemon"
@@ -65,11 +65,6 @@ def until_idle(daemon: Daemon) -> float:
         before = now
         time.sleep(0.1)
     return now
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def yardstick_seconds() -> float:
@@ -127,6 +122,6 @@ def test_the_time_of_a_start_is_bounded(tmp_path: Path) -> None:
         folder.mkdir()
         with running(folder) as daemon:
             until_idle(daemon)
-            starts.append(cpu_seconds(daemon.pids[0]))
+            starts.append(processor_seconds(daemon.pids[0]))
         yardsticks.append(yardstick_seconds())
     assert min(starts) / min(yardsticks) <= MAX_START_RATIO, (starts, yardsticks)

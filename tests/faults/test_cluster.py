@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -326,15 +325,23 @@ def check(nodes: Nodes, clients: list[Client]) -> None:
         tasks = {each["uid"]: each for each in pages(node, "/tasks", "statuses=succeeded", is_tasks=True)}
         missing = [uid for uid in uids if uid not in tasks]
         assert missing == [], (node.name, missing[:5])
-        count = node.ok("GET", "/indexes/counters/documents/counter")["n"]
+        count, done = edits_at_rest(node)
         assert edits <= count <= edits + unknown, (node.name, edits, count, unknown)
-        nodes.await_true(partial(each_edit_was_done_once, node))
+        assert count == done, (node.name, count, done)
 
 
-def each_edit_was_done_once(node: Node) -> bool:
-    """Does the counter equal the number of edits that succeeded? Not for a moment, while one ends."""
-    done = node.ok("GET", "/tasks?types=documentEdition&statuses=succeeded&limit=1")["total"]
-    return bool(node.ok("GET", "/indexes/counters/documents/counter")["n"] == done)
+def edits_at_rest(node: Node, within_s: float = 30.0) -> tuple[int, int]:
+    """The counter of a node, and how many of its edits succeeded, both read while it had nothing to do and no task came."""
+    deadline = time.monotonic() + within_s
+    while True:
+        newest = newest_task(node)
+        is_idle = not node.ok("GET", "/tasks?statuses=enqueued,processing&limit=0")["total"]
+        count = node.ok("GET", "/indexes/counters/documents/counter")["n"]
+        done = node.ok("GET", "/tasks?types=documentEdition&statuses=succeeded&limit=0")["total"]
+        if is_idle and newest_task(node) == newest:
+            return count, done
+        assert time.monotonic() < deadline, f"{node.name} is not at rest"
+        time.sleep(0.01)
 
 
 def pages(node: Node, path: str, query: str, is_tasks: bool = False) -> Iterator[dict[str, Any]]:

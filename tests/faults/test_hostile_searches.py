@@ -14,25 +14,18 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults.hostile_searches import largest, refused
-from tests.support.daemon import Daemon, Reply, running
+from tests.support.daemon import Daemon, Reply, processor_seconds, running
 
 pytestmark = pytest.mark.slow
 
 REFUSAL_S, WORST_S = 2.0, 5.0
 CACHE_MB, LEFT_MB = 24, 64.0  # what searches may keep for later ones, and that with what the allocator holds back
 MOST_ADDED = 16_777_216
-
-
-def processor_seconds(daemon: Daemon) -> float:
-    """The time that the processors have spent on the daemon itself."""
-    fields = Path(f"/proc/{daemon.pids[0]}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +56,9 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 def measured(daemon: Daemon, path: str, body: Any) -> tuple[Reply, float]:
     """The reply, and the seconds of the processor that it took."""
-    before = processor_seconds(daemon)
+    before = processor_seconds(daemon.pids[0])
     reply = daemon.call("POST", path, json.dumps(body), timeout=600)
-    return reply, processor_seconds(daemon) - before
+    return reply, processor_seconds(daemon.pids[0]) - before
 
 
 def test_a_search_that_would_cost_too_much_is_refused_at_once(

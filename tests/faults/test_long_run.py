@@ -30,7 +30,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.daemon import Daemon, running
+from tests.support.daemon import Daemon, processor_seconds, running
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,6 @@ CONNECTIONS = 5  # for each of the two
 LONG_S = 120  # a run of so many seconds is compared with itself
 WARM = 1 / 3  # this part of the time passes before anything is compared
 PARTS = 12  # of the rest, to compare
-TICKS = os.sysconf("SC_CLK_TCK")  # each second
 KINDS = {"indexing_process": "indexing", "search_worker": "searching", "fork_server": "searching"}  # part of a command: its kind
 MOST_MB, MOST_LOG_MB, MOST_GROWTH_MB = 300, 200, 10
 MORE_DESCRIPTORS, MORE_THREADS = 16, 4  # connections and threads come and go with the load
@@ -135,13 +134,13 @@ def sample(daemon: Daemon, at: float) -> Sample:
         try:
             command = (folder / "cmdline").read_bytes().decode()
             rollup = (folder / "smaps_rollup").read_text()
-            times = (folder / "stat").read_text().rpartition(")")[2].split()[11:13]
+            seconds = processor_seconds(pid)
             descriptors += len(os.listdir(folder / "fd"))
             threads += len(os.listdir(folder / "task"))
         except OSError:  # it ended
             continue
         kind = next((kind for module, kind in KINDS.items() if module in command), "main")
-        processor[f"{kind} {pid}"] = sum(map(int, times)) / TICKS
+        processor[f"{kind} {pid}"] = seconds
         memory[f"{kind} {pid}"] = sum(int(kb) for kb in re.findall(r"^Pss_(?:Anon|Shmem):\s+(\d+) kB", rollup, re.MULTILINE)) * 1024 / 1e6
     sizes = {path: path.stat().st_size / 1e6 for path in daemon.data.rglob("*.sqlite*")}
     return Sample(at, memory, processor, descriptors, threads, sum(mb for path, mb in sizes.items() if path.name.endswith("-wal")),
@@ -217,18 +216,21 @@ class LongRun:
         """Requests each second."""
         return sum(len(each.took) for each in group) / self.seconds
 
+    def of_parts(self, group: Sequence[Paced]) -> list[float]:
+        """The 99th percentile of each part of the time that is compared, in seconds."""
+        took = [point for each in group for point in each.took]
+        return [percentile_99(part) for part in parts(took, self.seconds) if part]
+
     def slower(self, group: Sequence[Paced]) -> float:
         """How much the 99th percentile grows, in percent."""
-        took = [point for each in group for point in each.took]
-        return drift([percentile_99(part) for part in parts(took, self.seconds) if part])
+        return drift(self.of_parts(group))
 
     def __str__(self) -> str:
         lines = [f"{kind}: at most {self.most(kind):.1f} MB" for kind in ("main", "indexing", "searching")]
         for name, group in (("writes", self.writes), ("searches", self.searches)):
             took = [seconds for each in group for _, seconds in each.took]
             lines.append(f"{name}: p50 {1000 * statistics.median(took):.1f} ms, p99 {1000 * percentile_99(took):.1f} ms")
-            later = parts([point for each in group for point in each.took], self.seconds)
-            lines.append(f"  p99 of the parts compared, in ms: {[round(1000 * percentile_99(part)) for part in later if part]}")
+            lines.append(f"  p99 of the parts compared, in ms: {[round(1000 * each) for each in self.of_parts(group)]}")
         return "\n".join(lines)
 
 

@@ -269,6 +269,12 @@ def _tree(pid: int) -> list[int]:
     return found
 
 
+def processor_seconds(pid: int) -> float:
+    """The time that the processors have spent on a process. Raises OSError when it has ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def _lives(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
