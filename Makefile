@@ -3,8 +3,8 @@
 # make quick    the same without the slow tests
 # make coverage run all tests and report which lines of svcd they run; ARGS="tests/http" runs some. Not part of `make test`: Python 3.11
 #               lacks sys.monitoring, and with tracing the tests take three to four times the processor time
-# make soak     run the tests of the guarantees (tests/faults) in their long form: two hours on two idle cores; prints the measured
-#               figures; ARGS="-k histories" runs some of them
+# make soak     run the tests of the guarantees (tests/faults) in their long form: 100 to 160 minutes on two idle cores; prints the
+#               measured figures; ARGS="-k histories" runs some of them
 # make soak-cluster
 #               the same with a cluster of three nodes: 1,000 faults, a node that missed 100,000 tasks; as root, on Linux: over an hour
 # make bench    measure the processor time of searches and compare it with the committed figures (benchmarks/searches.py): five
