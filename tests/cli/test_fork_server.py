@@ -18,6 +18,7 @@ from typing import IO
 import pytest
 
 from svcd.cli.fork_server import ForkServer
+from tests.support.daemon import stat_fields
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux")
 
@@ -89,7 +90,7 @@ def test_children_end_with_the_fork_server(server: ForkServer, given: int, is_ki
     pid, commands, replies = server.fork()
     with commands, replies:
         if is_killed:
-            parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+            parent = stat_fields(pid)[1]
             os.kill(int(parent), signal.SIGKILL)
         else:
             server.close()
@@ -120,7 +121,7 @@ def test_a_resting_one_keeps_its_children_and_forks_again(server: ForkServer, gi
     server.rest()
     for pid, commands, replies in children:
         with commands, replies:
-            assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1] == str(server._process.pid)
+            assert stat_fields(pid)[1] == str(server._process.pid)
             assert answer(commands, replies, b"%d" % given) == b"inherited %d\n" % pid
         assert server.end(pid) in (0, -signal.SIGKILL)
         assert server.end(pid) == 0

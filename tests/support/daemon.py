@@ -269,15 +269,19 @@ def _tree(pid: int) -> list[int]:
     return found
 
 
+def stat_fields(pid: int) -> list[str]:
+    """What /proc says of a process, from its state on, the third field in proc(5). Raises OSError when it has ended."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
 def processor_seconds(pid: int) -> float:
     """The time that the processors have spent on a process. Raises OSError when it has ended."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, stat_fields(pid)[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def _lives(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return stat_fields(pid)[0] != "Z"
     except OSError:
         return False
 
