@@ -6,9 +6,11 @@
 4. The same search of the same state of an index is run once; another one, another rule or another state is run again.
 5. Nothing is cached of a search that ran out of time, nor of one that reads other indexes.
 6. An answer that would evict many others is not cached.
-7. Of the searches that wait, the newest runs first, and it alone looks whether it may.
+7. Of the searches that wait, the one that came first runs first, or the newest while that one has waited for too long. The next
+   one alone looks whether it may run.
 8. Searches queue up when they are in each other's way for a while; those of one user who types do not.
-9. A long search lets those that wait go first, whether it ranks or is one of many of a request; nothing starves it.
+9. A long search lets those that wait go first, whether it ranks or is one of many of a request, for half as long as it has run,
+   at most a second; between turns of long searches, others get as much time.
 10. All searches of a request end their ranking in time together.
 11. Large bodies are decoded one by one, with a rest after each.
 """
@@ -125,7 +127,8 @@ def test_a_long_search_lets_one_that_waits_go_first() -> None:
     assert searches.running == searches.waiting == 0 and not visitor.refusal
 
 
-def test_long_searches_take_turns() -> None:
+def test_long_searches_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "_YIELD_PART", 1e9)  # or the one that has run for less would be due sooner
     searches, turns = SearchQueue(1, capacity=2), list[int]()
 
     def rank(number: int) -> None:
@@ -182,6 +185,78 @@ def test_a_long_search_is_not_starved(monkeypatch: pytest.MonkeyPatch) -> None:
         visitor.may_go.set()  # whichever comes in first
     for visitor in visitors:
         visitor.leave()
+
+
+class Clock:
+    """A clock that stands still until it is told to pass."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(admission, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def waiter(self, arrived_at: float = 0.0, ran_s: float = 0.0, due_at: float = 0.0) -> admission._Waiter:
+        waiter = admission._Waiter()
+        waiter.arrived_at, waiter.is_long, waiter.ran_s, waiter.due_at = arrived_at, ran_s > 0, ran_s, due_at
+        return waiter
+
+
+@pytest.mark.parametrize(("ran_s", "due_after_s"), [(0.03125, 0.015625), (0.5, 0.25), (2.0, 1.0), (60.0, 1.0)])
+def test_a_long_search_is_due_after_half_of_the_time_that_it_has_run(ran_s: float, due_after_s: float,
+                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    searches = SearchQueue(4, capacity=3, head_start_s=0.03125)
+    new = clock.waiter(clock.now)
+    searches._waiting.append(new)
+    with searches.slot():
+        long = searches._own.search
+        clock.now += ran_s
+        began = clock.now
+        monkeypatch.setattr(searches, "_wait", lambda *_: None)  # it gets its turn at once in this thread
+        searches.yield_turn()
+        assert new.started_at == began and long.is_long and long.ran_s == ran_s
+        assert long.due_at == began + due_after_s
+
+
+def test_a_long_search_that_is_due_goes_before_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    searches = SearchQueue(4, capacity=3, head_start_s=0.03125)
+    new = clock.waiter(clock.now)
+    later, sooner = clock.waiter(ran_s=9.0, due_at=clock.now + 0.9), clock.waiter(ran_s=0.1, due_at=clock.now + 0.0625)
+    searches._yielded += [later, sooner]
+    assert searches._next() is sooner  # no other waits
+    searches._waiting.append(new)
+    assert searches._next() is new
+    clock.now += 0.0625
+    assert searches._next() is sooner
+    searches._long_turn_ended_at = clock.now - 0.015625  # new ones had 16 ms since then, less than such a turn
+    assert searches._next() is new
+    clock.now += 0.015625
+    assert searches._next() is sooner
+
+
+def test_a_long_search_that_is_due_has_a_whole_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    searches = SearchQueue(4, capacity=3, head_start_s=0.03125)
+    searches._waiting.append(clock.waiter(clock.now))
+    long = clock.waiter(ran_s=0.1, due_at=clock.now + 0.001)
+    assert searches._is_to_yield(long, started_at=clock.now)  # it ran because no search waited
+    clock.now += 0.002
+    assert not searches._is_to_yield(long, started_at=clock.now - 0.002)
+    clock.now += 0.03125
+    assert searches._is_to_yield(long, started_at=clock.now - 0.033)
+
+
+def test_searches_start_in_order_until_one_has_waited_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    searches = SearchQueue(1, capacity=3)
+    first = clock.waiter(arrived_at=clock.now - 0.9)
+    newest = clock.waiter(arrived_at=clock.now)
+    searches._waiting += [first, clock.waiter(arrived_at=clock.now - 0.5), newest]
+    assert searches._next() is first
+    clock.now += 0.2
+    assert searches._next() is newest
+    searches._waiting.remove(first)
+    assert searches._next() is searches._waiting[0]
 
 
 def test_requests_of_many_searches_leave_room_for_others() -> None:
@@ -299,7 +374,7 @@ def test_a_long_search_gives_way_to_others() -> None:
     long.leave()
 
 
-def test_the_newest_alone_looks_whether_it_may_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_alone_looks_whether_it_may_run(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: dict[object, int] = {}
 
     class CountingEvent(threading.Event):
@@ -315,11 +390,11 @@ def test_the_newest_alone_looks_whether_it_may_run(monkeypatch: pytest.MonkeyPat
     for number in range(3):
         waiting.append(Visitor(searches))
         until(lambda: searches.waiting == number + 1)
-    newest = searches._waiting[-1].wakeup
-    until(lambda: looks.get(newest, 0) > 50)
-    assert sum(looks.values()) - looks[newest] < 20
+    oldest = searches._waiting[0].wakeup
+    until(lambda: looks.get(oldest, 0) > 50)
+    assert sum(looks.values()) - looks[oldest] < 20
     running.leave()
-    for visitor in reversed(waiting):
+    for visitor in waiting:
         assert visitor.inside.wait(5)
         visitor.leave()
 
