@@ -3,9 +3,9 @@
 
 One interpreter computes one search at a time. Searches that share it all take longer (459 a second with 8 at once, 598
 one by one), so each search has the process to itself for a head start, in which nearly all searches end. A longer search then
-runs beside others, up to the limit, and lets newer searches go first, but not for much longer than it has run itself
-(yield_turn). When a search ends, the search that has waited longest starts; while that one has waited for too long, the newest:
-its client is most likely to be still there. See docs/http.md#search-queue, #cutoff and #search-cache.
+runs beside others, up to the limit, and lets newer searches go first for half as long as it has run (yield_turn). When
+a search ends, the search that has waited longest starts; while that one has waited for too long, the newest: its client is most
+likely to be still there. See docs/http.md#search-queue, #cutoff and #search-cache.
 
 Threads: all request threads use it. The `_lock` of the queue guards the running searches, the list of waiting searches and the
 measure of congestion; the `_lock` of the module guards the number of searches that were cut off. A timer belongs to one thread.
@@ -59,7 +59,7 @@ Parts = tuple[bytes, ...]  # UTF-8: in a str, one character outside Latin-1 woul
 class _Waiter:
     """One search. arrived_at, started_at: monotonic seconds; started_at is None while it waits.
 
-    is_long: it has had a turn before, and lets others go first; ran_s: seconds of all its turns; due_at: when the next is due.
+    is_long: it has had a turn before; ran_s: seconds of all its turns; due_at: when its next turn is due, 0 before the first.
     """
 
     __slots__ = ("wakeup", "arrived_at", "started_at", "is_long", "ran_s", "due_at")
@@ -224,7 +224,7 @@ class SearchQueue:
     def _is_to_yield(self, search: _Waiter, started_at: float) -> bool:
         """Return whether another search waits, or has just started. Reads without the lock: the next check corrects an error."""
         newest, now = self._started[-1:], time.monotonic()
-        is_early = search.is_long and now < search.due_at  # it runs because no search waited
+        is_early = now < search.due_at  # its turn was not due: it runs because no search waited
         if now - started_at < self._head_start_s and not (is_early and self._waiting and not self._is_full()):
             return False
         return bool(self._waiting or self._yielded) or newest > [started_at] and now - newest[0] < self._head_start_s
