@@ -165,7 +165,9 @@ def main(descriptor: int, *earlier: int) -> None:
 
 def run(cache: Cache) -> None:
     """Run a worker. cache: a copy of the main process's cache at the start of the fork server."""
-    configuration = WorkerConfiguration(**json.loads(sys.stdin.buffer.readline()))
+    if not (line := sys.stdin.buffer.readline()):  # the main process has ended
+        return
+    configuration = WorkerConfiguration(**json.loads(line))
     logs.configure(configuration.log_level, configuration.logs_mode)
     if configuration.log_targets:
         _direct_log(configuration.log_targets)

@@ -3,15 +3,22 @@
 1. A worker that ends soon after its start is restarted after pauses of 1, 2, 4 ... seconds, up to a minute.
 2. After it has run for a while it is restarted at once, and later pauses are short again.
 3. Each end is logged in one line, and none is restarted once the daemon stops.
+4. A worker whose main process was killed before it sent the configuration ends, and prints nothing.
 """
 from __future__ import annotations
 
+import signal
+import sys
 import threading
 from collections.abc import Iterable
+from contextlib import closing
 
 import pytest
 
+from svcd.cli import search_worker
+from svcd.cli.fork_server import ForkServer
 from svcd.cli.search_worker_pool import LONG_RUN_S, keep_running
+from svcd.index.read_transaction import Cache
 
 
 class Stopping(threading.Event):
@@ -62,3 +69,14 @@ def test_a_worker_that_ends_with_the_daemon_is_not_restarted(capsys: pytest.Capt
     stopping = threading.Event()
     keep_running(lambda: {"ended": stopping.set()}, stopping)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux")
+def test_a_worker_without_a_configuration_ends(capfd: pytest.CaptureFixture[str]) -> None:
+    with closing(ForkServer(search_worker.__name__, list, lambda file: Cache(0).dump(file, 0))) as server:
+        pid, commands, replies = server.fork()
+        commands.close()
+        with replies:
+            assert replies.read() == b""
+        assert server.end(pid) in (0, -signal.SIGKILL)  # perhaps it is still about to exit
+    assert capfd.readouterr().err == ""
