@@ -53,7 +53,9 @@ def haproxy(folder: Path, port: int, upstream: int) -> list[str]:
     (folder / "both.pem").write_text((folder / "cert.pem").read_text() + (folder / "key.pem").read_text())
     (folder / "haproxy.cfg").write_text(with_replaced((EXAMPLES / "haproxy.cfg").read_text(), {
         "127.0.0.1:7700": f"127.0.0.1:{upstream}", "bind :443": f"bind 127.0.0.1:{port}",
-        "/etc/haproxy/search.example.org.pem": folder / "both.pem"}))
+        "/etc/haproxy/search.example.org.pem": folder / "both.pem",
+        # Of two threads that log at the same moment one loses its line (haproxy/haproxy#1861), and the log is what `seen` reads.
+        "log stdout format raw local0": "log stdout format raw local0\n    nbthread 1"}))
     return ["-db", "-f", str(folder / "haproxy.cfg")]
 
 
