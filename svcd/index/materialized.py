@@ -34,7 +34,7 @@ from svcd.index.materialized_groups import (
     CORRECTIONS, DOCIDS_OF_BLOCK, GroupGatherer, GroupRow, encoded_positions_of, family_rows,
 )
 from svcd.index.materialized_reader import LEAST, materialized_key
-from svcd.index.read_transaction import FORWARD_TEXTS, placeholders, rows_by_docid
+from svcd.index.read_transaction import FORWARD_TEXTS, MOST_WRITTEN as MOST_IN_DELTA, placeholders, rows_by_docid
 from svcd.index.schema import LEAST_DOCUMENTS, SHARED_COLUMN
 
 # Finished work is committed each _COMMIT_S seconds, and when something else waits.
@@ -275,9 +275,10 @@ _STEPS: Mapping[str, Callable[[Builder], None]] = {
 }
 
 
-# The sets are refreshed when searches would have to check more generations or more written documents for each set.
+# The sets are refreshed when searches would have to check more generations or more written documents for each set, and before a
+# delta has too many documents to be loaded: without it no set is used.
 MOST_GENERATIONS = 50
-MOST_WRITTEN = 500
+MOST_WRITTEN = MOST_IN_DELTA // 2
 _KEYS_AT_ONCE = 1_000  # refreshed in one transaction: some 0.05 s
 
 

@@ -189,8 +189,9 @@ Key = tuple[Hashable | type, ...]
 
 # SQLite takes 32,766 parameters a statement; longer lists are divided into portions.
 _PARAMETERS = 500
-# With more written documents, loading a set from the tables is quicker than checking each of them.
-MOST_WRITTEN = 1000
+# The documents of a delta, at most. Each generation extends the delta in each process, which copies its dictionaries, and values
+# of older generations have it loaded anew: with 1,000 documents that took longer than to read sets from tables (BENCHMARKS.md).
+MOST_WRITTEN = 250
 # Load at most this many at once: the rest is room to extend the delta, which costs less than loading another.
 _LOADED_PART = 0.7
 # Deltas cached per index: searches that began before the newest write run beside later ones.
@@ -282,7 +283,7 @@ class ReadTransaction:
 
         A delta has the current content of written documents, so the one that reaches back farthest serves all older values. Two
         are cached, one for this generation and one for its neighbour: each may take the room of thousands of sets. While every
-        search finds another generation, to load the last thousand documents each time took three quarters of its time.
+        search finds another generation, to load all documents each time took three quarters of its time.
         """
         known = self._cached_range()
         if known is None or known.unknown < generation < known.since:
