@@ -10,7 +10,7 @@ import re
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import compress
+from itertools import chain, compress
 
 from svcd.base.docids import DocIds, union_of
 from svcd.base.positions import FIELD_SHIFT, LAST_POSITION, bucketed_position
@@ -287,11 +287,69 @@ TABLES = "terms", "term_positions"
 _MERGE = "INSERT INTO {0}({0}, rank) VALUES ('merge', ?)"
 _PAGES_AT_ONCE = 100  # some 10 ms
 _LEAST_CHANGES = 2  # a merge that changes fewer rows is finished: https://www.sqlite.org/fts5.html#the_merge_command
+# Each merge of all segments adds two levels to the structure of a table, and leaves empty ones behind. SQLite 3.40 never removes
+# them: each query passes them, and with 2,000 levels the table counts as damaged. FTS5 alone makes some nine levels.
+_MOST_LEVELS = 12
+_STRUCTURE = 10  # FTS5_STRUCTURE_ROWID in fts5_index.c of SQLite, which describes the record
+_LEVELS_AT = 4  # the numbers of the record begin after a cookie
 
 
 def begin_merge(writer: sqlite3.Connection, table: str) -> None:
     """Begin to merge all segments of a table into one, inside a transaction."""
+    if _structure(writer, table)[_LEVELS_AT] > _MOST_LEVELS:
+        # FTS5 stores all it has in memory at a savepoint, and reads the structure again after a rollback.
+        for statement in ("SAVEPOINT structure", "ROLLBACK TO structure", "RELEASE structure"):
+            writer.execute(statement)
+        structure = _structure(writer, table)
+        shorter = without_empty_levels(structure)
+        if shorter == structure:
+            return
+        writer.execute(f"UPDATE {table}_data SET block = ? WHERE id = {_STRUCTURE}", (shorter,))
     writer.execute(_MERGE.format(table), (-_PAGES_AT_ONCE,))  # a negative number includes all segments
+
+
+def _structure(connection: sqlite3.Connection, table: str) -> bytes:
+    (record,) = connection.execute(f"SELECT block FROM {table}_data WHERE id = {_STRUCTURE}").fetchone()
+    return bytes(record)
+
+
+def without_empty_levels(structure: bytes) -> bytes:
+    """Return a structure record with _MOST_LEVELS levels, or more if they hold segments; itself if it cannot be shortened.
+
+    It has the numbers of levels, of segments, and of pages written; then for each level how many of its segments are being
+    merged, how many it has, and three numbers for each. The order of the levels tells which segments are newer.
+    """
+    numbers = _numbers(structure[_LEVELS_AT:])
+    levels, at = [], 3
+    while at + 1 < len(numbers):
+        end = at + 2 + 3 * numbers[at + 1]
+        levels.append(numbers[at:end])
+        at = end
+    if at != len(numbers) or len(levels) != numbers[0] or _encoded(numbers) != structure[_LEVELS_AT:]:  # of another version
+        return structure
+    for number in range(len(levels) - 1, -1, -1):
+        if len(levels) > _MOST_LEVELS and not any(levels[number]):
+            del levels[number]
+    return structure[:_LEVELS_AT] + _encoded([len(levels), *numbers[1:3], *chain.from_iterable(levels)])
+
+
+def _numbers(encoded: bytes) -> list[int]:
+    """Decode numbers of seven bits a byte; all bytes of a number but the last have the eighth bit, too."""
+    numbers, number = [], 0
+    for byte in encoded:
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            numbers.append(number)
+            number = 0
+    return numbers
+
+
+def _encoded(numbers: Iterable[int]) -> bytes:
+    encoded = bytearray()
+    for number in numbers:
+        shift = max(number.bit_length() - 1, 0) // 7 * 7
+        encoded += bytes([number >> left & 0x7F | 0x80 for left in range(shift, 0, -7)] + [number & 0x7F])
+    return bytes(encoded)
 
 
 def continue_merge(writer: sqlite3.Connection, table: str) -> bool:
