@@ -10,20 +10,25 @@ Merging the segments of an FTS5 table.
 5. A merge makes one segment of all that were there when it began, in steps.
 6. What is written meanwhile stays in segments of its own, and is found; the merge does not begin again.
 7. However often all segments are merged, the structure keeps few levels, and each level with segments in its place.
+8. However often documents are replaced, the tables keep nearly the size of a new index, and the words of now are found.
 """
 from __future__ import annotations
 
+import random
 import sqlite3
 from contextlib import closing
 from itertools import combinations
+from pathlib import Path
 from typing import Iterator
 
 import pytest
 from hypothesis import given, strategies as st
 
-from svcd.index import fts, schema
+from svcd.index import fts, schema, writer as index_writer
 from svcd.index.connections import open_writer
 from svcd.index.fts import begin_merge, continue_merge
+from svcd.index.writer import IndexWriter
+from tests.index.conftest import change, reading
 
 # No lemma is empty, holds NUL, or has white space at its ends.
 WORDS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=12)
@@ -164,3 +169,31 @@ def test_levels_with_segments_stay_in_their_order(levels: list[list[tuple[int, .
 def test_a_record_of_another_form_stays_as_it_is(record: bytes) -> None:
     shorter = fts.without_empty_levels(record)
     assert shorter == record or record[4] > 12
+
+
+def pages(writer: IndexWriter) -> list[int]:
+    return [writer._connection.execute(f"SELECT count(*) FROM {table}_data").fetchone()[0] for table in fts.TABLES]
+
+
+def test_words_of_replaced_documents_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without these merges there are up to five times the pages."""
+    monkeypatch.setattr(index_writer, "LEAST_REPLACED", 100)
+    dice, documents = random.Random(3), 1000
+
+    def text() -> dict[str, list[str]]:
+        return {"f": [f"w{int(dice.paretovariate(0.4)) % 5000}" for _ in range(30)]}
+
+    texts = {docid: text() for docid in range(documents)}
+    with closing(IndexWriter(tmp_path / "index.sqlite")) as writer:
+        with writer.transaction():
+            writer.write([change(docid, words) for docid, words in texts.items()])
+        fresh = pages(writer)
+        for _ in range(60):
+            replaced = {docid: text() for docid in dice.sample(range(documents), 50)}
+            with writer.transaction():
+                writer.write([change(docid, words, texts[docid]) for docid, words in replaced.items()])
+            texts.update(replaced)
+            assert all(now < 2.5 * first for now, first in zip(pages(writer), fresh))
+        with reading(tmp_path / "index.sqlite") as reader:
+            for word in ("w1", "w2", "w77", "w4999"):
+                assert [*reader.terms.word_docids(word).to_array()] == [n for n, words in sorted(texts.items()) if word in words["f"]]
