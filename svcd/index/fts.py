@@ -296,7 +296,7 @@ _LEVELS_AT = 4  # the numbers of the record begin after a cookie
 
 def begin_merge(writer: sqlite3.Connection, table: str) -> None:
     """Begin to merge all segments of a table into one, inside a transaction."""
-    if _structure(writer, table)[_LEVELS_AT] > _MOST_LEVELS:
+    if _structure(writer, table)[_LEVELS_AT:_LEVELS_AT + 1] > bytes([_MOST_LEVELS]):
         # FTS5 stores all it has in memory at a savepoint, and reads the structure again after a rollback.
         for statement in ("SAVEPOINT structure", "ROLLBACK TO structure", "RELEASE structure"):
             writer.execute(statement)
@@ -309,8 +309,8 @@ def begin_merge(writer: sqlite3.Connection, table: str) -> None:
 
 
 def _structure(connection: sqlite3.Connection, table: str) -> bytes:
-    (record,) = connection.execute(f"SELECT block FROM {table}_data WHERE id = {_STRUCTURE}").fetchone()
-    return bytes(record)
+    row = connection.execute(f"SELECT block FROM {table}_data WHERE id = {_STRUCTURE}").fetchone()
+    return row[0] if row and isinstance(row[0], bytes) else b""  # of a damaged file, which FTS5 reports
 
 
 def without_empty_levels(structure: bytes) -> bytes:
