@@ -297,9 +297,7 @@ _LEVELS_AT = 4  # the numbers of the record begin after a cookie
 def begin_merge(writer: sqlite3.Connection, table: str) -> None:
     """Begin to merge all segments of a table into one, inside a transaction."""
     if _structure(writer, table)[_LEVELS_AT:_LEVELS_AT + 1] > bytes([_MOST_LEVELS]):
-        # FTS5 stores all it has in memory at a savepoint, and reads the structure again after a rollback.
-        for statement in ("SAVEPOINT structure", "ROLLBACK TO structure", "RELEASE structure"):
-            writer.execute(statement)
+        writer.execute(_MERGE.format(table), (0,))  # merges nothing, and has FTS5 read the structure again
         structure = _structure(writer, table)
         shorter = without_empty_levels(structure)
         if shorter == structure:
