@@ -172,7 +172,10 @@ class IndexWriter:
             if self._log is not None:
                 self._log.begin()
             yield
-            self._merge_segments()
+            if self._replaced > max(LEAST_REPLACED, self.number_of_documents // REPLACED_SHARE):
+                for table in fts.TABLES:
+                    fts.begin_merge(self._connection, table)  # FTS5 continues with each write, by as many pages
+                self._replaced = 0
             self._save()
             generation = int(self.meta("generation") or 0) + 1
             self._set_meta("generation", generation)
@@ -222,13 +225,6 @@ class IndexWriter:
         self._connection.executemany("UPDATE fields SET documents = documents + ? WHERE name = ?",
                                      [(count, name) for name, count in self._distribution.items() if count])
         self._distribution.clear()
-
-    def _merge_segments(self) -> None:
-        """Begin to merge all segments if many documents were replaced. FTS5 continues with each write, by as many pages."""
-        if self._replaced > max(LEAST_REPLACED, self.number_of_documents // REPLACED_SHARE):
-            for table in fts.TABLES:
-                fts.begin_merge(self._connection, table)
-            self._replaced = 0
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the file and truncate it, as far as readers allow.
