@@ -487,7 +487,7 @@ class IndexWriter:
                 if not change.is_new:
                     self._values.change(change.docid, *map(_postings_of, map(self._by_field_number, (before, values))))
                 rows.append((change.docid, _arrays_of(self._by_field_number(values))))
-        self._record_new(docid for docid, _ in rows)
+        self._record_written(docid for docid, _ in rows)
         self._values.write_rows(rows)
 
     def _by_field_number(self, values: EncodedValues) -> dict[int, tuple[str, Postings]]:
@@ -523,9 +523,9 @@ class IndexWriter:
     def write_vectors(self, vectors: Mapping[int, Mapping[str, StoredVectors | None]]) -> None:
         """Set vectors of documents, by docid and embedder; None deletes the entry of a document."""
         self.work["embedded"] += len(vectors)
+        self._record_written(vectors)
         entries: dict[str, dict[int, StoredVectors | None]] = {}
         for docid, changed in vectors.items():
-            self._record_change(docid, "", "")
             for name, entry in changed.items():
                 entries.setdefault(name, {})[docid] = entry
         for name in sorted(entries):
@@ -590,7 +590,7 @@ class IndexWriter:
                 position_terms.append((docid, text))
                 forward.append((docid, fts.forward_text(dict(zip(columns, rows)))))
                 counted.append((docid, dict(zip(columns, counts))))
-        self._record_new(docid for docid, _ in forward)
+        self._record_written(docid for docid, _ in forward)
         used = min(len(self._columns), schema.COLUMNS)
         self._connection.executemany(_insert(used), [(docid, *_column_values(found, used)) for docid, found in texts])
         self._connection.executemany(_INSERT_POSITIONS, position_terms)
@@ -652,7 +652,7 @@ class IndexWriter:
         # Looking up a term takes some 40 us, and an edited document keeps most of its terms.
         self._replaced_terms |= _terms(old) - _terms(new) - {""}
 
-    def _record_new(self, docids: Iterable[int]) -> None:
+    def _record_written(self, docids: Iterable[int]) -> None:
         """Record written documents that lost no terms."""
         if self._written is not None:
             self._written.update(docids)
