@@ -43,7 +43,8 @@ def main(args: Sequence[str]) -> int:
         status = max([_status(at_once, environ) for at_once in runs(args)])
         rows = [json.loads(line) for line in figures.read_text().splitlines()]
     print(table(sorted(rows, key=lambda row: row["test"].partition("::")[0])))
-    print(f"{len(rows)} figures in {(time.monotonic() - begin) / 60:.0f} minutes, SVCD_FAULTS_SEED={seed}")
+    skipped = sum(row["outcome"] == "skipped" for row in rows)
+    print(f"{len(rows)} rows, {skipped} skipped, in {(time.monotonic() - begin) / 60:.0f} minutes, SVCD_FAULTS_SEED={seed}")
     return 1 if status or not rows else 0
 
 
