@@ -147,7 +147,7 @@ def test_after_a_kill_nothing_comes_twice(source: Daemon, host: Callable[[Target
     assert ended(source, uid)["details"]["indexes"]["films"]["matched_documents"] == COUNT
     assert len(before) > 100 and sorted(target.taken) == [*range(COUNT)]
     assert [each.method for each in receiver.requests].count("GET") == 1
-    assert not [*(source.data / "exports").iterdir()]
+    wait_for(lambda: not [*(source.data / "exports").iterdir()])  # deleted right after the task has ended
 
 
 def test_35_others_run_meanwhile_and_a_cancelation_ends_it(source: Daemon, host: Callable[[Target], ScriptedServer]) -> None:
