@@ -63,6 +63,12 @@ def fts_string(terms: str) -> str:
     return '"' + terms.replace('"', '""') + '"'
 
 
+def end_before(term: str) -> str:
+    """Return a string that is greater than all terms before this one, in byte order, and less than this one."""
+    code = ord(term[-1])
+    return term[:-1] + chr(code - 1 if code != 0xe000 else 0xd7ff) + "\U0010ffff"  # between them are surrogates, not characters
+
+
 def row_text(positions: Sequence[str]) -> str:
     """Encode the words of a field by position for the forward index: terms separated by spaces, an empty one for a gap."""
     text = " ".join(positions)

@@ -5,7 +5,8 @@ svcd.index.materialized builds them; their format: docs/storage.md#materialized-
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+import sqlite3
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from svcd.base.docids import EMPTY, DocIds
 from svcd.index.bitmap_blocks import joined_blocks
@@ -19,6 +20,19 @@ LEAST = 1_024
 def materialized_key(kind: str, term: str, is_prefix: bool) -> str:
     """Return the key of the sets of a term or prefix. kind: "word", "position", or "adjacent" for two terms with a space."""
     return f"{kind[0]}{'*' if is_prefix else ''}:{term}"
+
+
+def stored_terms(connection: sqlite3.Connection, start: str, end: str) -> Iterator[str]:
+    """Yield the terms from `start` to before `end` for which any set is stored, usable or not, in byte order.
+
+    Some of these terms may occur in no document any more.
+    """
+    first, last = materialized_key("word", start, False), materialized_key("word", end, False)
+    for key, in connection.execute(  # a term has many rows: each step seeks the next term
+            "WITH RECURSIVE stored (key) AS (SELECT min(key) FROM materialized_postings WHERE key >= ? UNION ALL "
+            "SELECT (SELECT min(key) FROM materialized_postings WHERE key > stored.key) FROM stored WHERE key < ?) "
+            "SELECT key FROM stored WHERE key < ?", (first, last, last)):
+        yield key.partition(":")[2]
 
 
 class MaterializedReader:

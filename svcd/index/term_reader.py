@@ -9,12 +9,14 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from heapq import merge
+from itertools import islice
 from typing import NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes_equal, union_of
 from svcd.index import fts, prefix_postings
 from svcd.index.fts import StoredWords, docids_of_any, fts_phrase, matching_docids
-from svcd.index.materialized_reader import MaterializedReader
+from svcd.index.materialized_reader import MaterializedReader, stored_terms
 from svcd.index.read_transaction import FORWARD_TEXTS, Delta, ReadTransaction, is_among, rows_by_docid
 from svcd.index.schema import COUNTED_WORDS, COUNT_BLOCK, SHARED_COLUMN
 
@@ -34,7 +36,8 @@ _MOST_RARE = 20_000
 _AFTER_ANY_WORD = "\U0010ffff"
 # Most languages have many words under each of these characters, and hardly any before, between or after them.
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_BESIDE_LETTERS = (("", "0"), ("9" + _AFTER_ANY_WORD, "a"), ("z" + _AFTER_ANY_WORD, _AFTER_ANY_WORD))
+_BESIDE_LETTERS = (
+    ("", fts.end_before("0")), ("9" + _AFTER_ANY_WORD, fts.end_before("a")), ("z" + _AFTER_ANY_WORD, _AFTER_ANY_WORD))
 
 
 class _PrefixWords(NamedTuple):
@@ -67,11 +70,11 @@ class VocabularyReader:
         """Return whether any document holds the word."""
         character = word[:1]
         words = self._lists[character] if character in self._lists else self._cached_list(word)
-        if words is None:
-            row = self._connection.execute("SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (
-                fts.fts_string(fts.term_of_word(word)),)).fetchone()
-            return row is not None
-        return is_among(words, word)
+        return self._has_term(fts.term_of_word(word)) if words is None else is_among(words, word)
+
+    def _has_term(self, term: str) -> bool:
+        row = self._connection.execute("SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (fts.fts_string(term),)).fetchone()
+        return row is not None
 
     def words_with_prefix(self, prefix: str, limit: int | None = None) -> Sequence[str]:
         """Return the first `limit` words that start with the prefix, itself included, in byte order; "" selects all words."""
@@ -81,7 +84,7 @@ class VocabularyReader:
                 return words[bisect_left(words, prefix):bisect_left(words, prefix + _AFTER_ANY_WORD)]
             self._lists.pop(prefix, None)
             return self._transaction.cached(
-                ("words", prefix), lambda: fts.spelled_words(self.first_terms(fts.term_of_word(prefix), -1)),
+                ("words", prefix), lambda: fts.spelled_words(self._terms_with_prefix(prefix)),
                 lambda known, delta: delta.updated_words(known, prefix))
         words = self._cached_list(prefix)
         if words is not None:
@@ -90,7 +93,7 @@ class VocabularyReader:
         if limit <= _FIRST_WORDS:
             return self._prefix_words(prefix).words[:limit]
         return self._transaction.cached(("words", prefix, limit), lambda: fts.spelled_words(
-            self.first_terms(fts.term_of_word(prefix), limit)))
+            islice(self._terms_with_prefix(prefix), limit)))
 
     def _prefix_words(self, prefix: str) -> _PrefixWords:
         def updated(known: _PrefixWords, delta: Delta) -> _PrefixWords | None:
@@ -104,8 +107,30 @@ class VocabularyReader:
         return self._transaction.cached(("prefix words", prefix), lambda: _PrefixWords.of(
             self.first_terms(fts.term_of_word(prefix), _FIRST_WORDS)), updated)
 
+    def _terms_with_prefix(self, prefix: str) -> Iterator[str]:
+        start = fts.term_of_word(prefix)
+        return self._terms(start, start + _AFTER_ANY_WORD)
+
+    def _terms(self, start: str, end: str) -> Iterator[str]:
+        """Yield the terms from `start` to before `end`, in byte order.
+
+        FTS5 reads all documents of each term that it lists, and of a term at the end of a range. So ranges leave out position
+        gaps and terms with materialized sets, which have most documents: those are looked up one by one.
+        """
+        gaps = [fts.POSITION_GAP] if start <= fts.POSITION_GAP < end else []
+        for common in merge(stored_terms(self._connection, start, end), gaps):
+            yield from self._terms_between(start, fts.end_before(common))
+            if common != fts.POSITION_GAP and self._has_term(common):
+                yield common
+            start = common + "\0"
+        yield from self._terms_between(start, end)
+
+    def _terms_between(self, start: str, end: str) -> Iterator[str]:
+        for term, in self._connection.execute("SELECT term FROM vocabulary WHERE term >= ? AND term < ?", (start, end)):
+            yield term
+
     def first_terms(self, start: str, limit: int) -> dict[str, int]:
-        """Return the first terms that start with a term, each with its document frequency; the limit -1 means all."""
+        """Return the first terms that start with a term, each with its document frequency."""
         return dict(self._connection.execute(
             "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? AND term <> ? LIMIT ?",
             (start, start + _AFTER_ANY_WORD, fts.POSITION_GAP, limit)))
@@ -124,17 +149,16 @@ class VocabularyReader:
         common = {letter for letter in _LETTERS if self._connection.execute(
             "SELECT 1 FROM prefix_postings WHERE letter = ? LIMIT 1", (letter,)).fetchone()}
         rare: list[str] = []
-        for after, before in _BESIDE_LETTERS:
-            while terms := self._connection.execute("SELECT term FROM vocabulary WHERE term > ? AND term < ? LIMIT ?",
-                                                    (after, before, _MANY_WORDS)).fetchall():
-                found = [fts.word_of_term(term) for (term,) in terms if term != fts.POSITION_GAP]
-                after = terms[-1][0]
+        for start, end in _BESIDE_LETTERS:
+            while terms := list(islice(self._terms(start, end), _MANY_WORDS)):
+                found = [fts.word_of_term(term) for term in terms]
                 are_many = len(found) == _MANY_WORDS and found[0][0] == found[-1][0]
                 if are_many or len(rare) > _MOST_RARE:  # skip the remaining words of the last first character
                     common.update(word[0] for word in found)
-                    after = fts.term_of_word(found[-1][0]) + _AFTER_ANY_WORD if found else after
+                    start = fts.term_of_word(found[-1][0]) + _AFTER_ANY_WORD
                 else:
                     rare += found
+                    start = terms[-1] + "\0"
         return frozenset(common), sorted(word for word in rare if word[0] not in common)
 
     def _updated_first_characters(self, known: _FirstCharacters, delta: Delta) -> _FirstCharacters | None:

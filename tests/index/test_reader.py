@@ -8,6 +8,7 @@
 6. A reader sees one state from its first read to its last.
 7. The documents of a delta are read once, and count in the cache with the memory that they take.
 8. A read that its time limit ends is read again as a whole by whoever comes next.
+9. Stored sets change how words are listed, but not which.
 """
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from svcd.base.docids import DocIds, from_bytes
 from svcd.index import (
     bitmap_blocks, fts, materialized, materialized_choice, pair_reader, schema, term_reader, writer as index_writer,
 )
-from svcd.index.materialized_reader import MaterializedReader
+from svcd.index.materialized_reader import MaterializedReader, materialized_key
 from svcd.index.read_transaction import Cache, Delta
 from svcd.index.reader import IndexReader
 from svcd.index.value_writer import value_key
@@ -44,6 +45,7 @@ from tests.support.dict_reader import ListedWords
 from tests.support.pace import is_within
 
 VOCABULARY = ["a", "ab", "abc", "b", "ba", "c", "", "", "|", "X"]
+WORD = st.text("ab|~{}Xé\ud7ff\ue000𐀀", min_size=1, max_size=3)
 ROW = st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=25).map(lambda row: [*row, "z"])
 # Two fields of their own and two that share the last column.
 FIELDS = ["f0", "f1", *(f"f{n}" for n in (schema.SHARED_COLUMN, schema.SHARED_COLUMN + 1))]
@@ -195,6 +197,36 @@ def test_words_are_found_in_cached_lists(tmp_path: Path, many: int, most_rare: i
             for word in ("a", "aa", "ab", "abcd", "b", "ba", "X", "Xa", "|", "é", "éb", "z", "~", "none", "ù"):
                 assert reader.vocabulary.has_word(word) == (word in known)
                 assert list(reader.vocabulary.words_with_prefix(word)) == sorted(w for w in known if w.startswith(word))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sets(WORD, min_size=1, max_size=20), st.sets(WORD, max_size=8), st.data())
+def test_words_are_the_same_whatever_sets_are_stored(words: set[str], others: set[str], data: st.DataObject) -> None:
+    known = sorted(words, key=str.encode)
+    stored = data.draw(st.sets(st.sampled_from(known))) | others  # a stored term may have lost its documents
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "index.sqlite"
+        writer = IndexWriter(path)
+        play(writer, [[(1, {"f0": [*known, ""]})]])
+        writer.close()
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.executemany("INSERT INTO materialized_postings VALUES (?, ?, ?, x'')", [
+                (materialized_key(kind, fts.term_of_word(word), False), part, block)
+                for word in stored for kind in ("word", "position") for part in (0, 2) for block in (0, 1)])
+        with reading(path) as reader:
+            assert list(reader.vocabulary.first_characters()) == sorted({word[0] for word in known})
+        with reading(path) as reader:
+            for prefix in ("", *(word[:length] for word in words | others for length in (1, 2))):
+                with_prefix = [word for word in known if word.startswith(prefix)]
+                assert list(reader.vocabulary.words_with_prefix(prefix, 200)) == with_prefix
+                assert list(reader.vocabulary.words_with_prefix(prefix)) == with_prefix
+
+
+@given(WORD, WORD)
+def test_a_range_can_end_just_before_a_term(one: str, other: str) -> None:
+    before, after = sorted((fts.term_of_word(one).encode(), fts.term_of_word(other).encode()))
+    end = fts.end_before(after.decode()).encode()
+    assert end < after and (before == after or before < end)
 
 
 def read_set(reader: IndexReader, word: str, field: str | None, is_prefix: bool) -> int:
