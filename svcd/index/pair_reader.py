@@ -6,7 +6,7 @@ Each set is read from the cheaper of the two and cached: docs/ranking.md#proximi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import compress, count, pairwise
+from itertools import compress, count, islice, pairwise
 from typing import NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds, union_of
@@ -190,8 +190,9 @@ class PairReader(TermReader):
     def _few_terms(self, prefix: str) -> Mapping[str, int]:
         """Return the terms that start with a prefix, with their document frequencies; empty if there are too many."""
         def load() -> Mapping[str, int]:
-            found = self._vocabulary.first_terms(prefix, _FEW_TERMS)
-            return found if len(found) < _FEW_TERMS else {}
+            found = list(islice(self._vocabulary.terms(prefix), _FEW_TERMS))
+            return {term: len(self._docids_of(term)) if frequency is None else frequency
+                    for term, frequency in found} if len(found) < _FEW_TERMS else {}
 
         def updated(known: Mapping[str, int], delta: Delta) -> Mapping[str, int] | None:
             """Frequencies, and whether there are few terms, only decide which way is quicker."""

@@ -46,13 +46,6 @@ class _PrefixWords(NamedTuple):
     terms: Mapping[str, int] | None
     words: Sequence[str]
 
-    @classmethod
-    def of(cls, terms: Mapping[str, int]) -> _PrefixWords:
-        """Build from the first _FIRST_WORDS terms with the prefix."""
-        common = sum(frequency >= COMMON for frequency in terms.values())
-        are_few = len(terms) < _FIRST_WORDS and common <= _MOST_COMMON
-        return cls(terms if are_few else None, fts.spelled_words(terms))
-
 
 # The first characters of many words, and the words with any other first character, in byte order
 _FirstCharacters = tuple[frozenset[str], Sequence[str]]
@@ -84,7 +77,7 @@ class VocabularyReader:
                 return words[bisect_left(words, prefix):bisect_left(words, prefix + _AFTER_ANY_WORD)]
             self._lists.pop(prefix, None)
             return self._transaction.cached(
-                ("words", prefix), lambda: fts.spelled_words(self._terms_with_prefix(prefix)),
+                ("words", prefix), lambda: fts.spelled_words(term for term, _ in self.terms(fts.term_of_word(prefix))),
                 lambda known, delta: delta.updated_words(known, prefix))
         words = self._cached_list(prefix)
         if words is not None:
@@ -93,9 +86,19 @@ class VocabularyReader:
         if limit <= _FIRST_WORDS:
             return self._prefix_words(prefix).words[:limit]
         return self._transaction.cached(("words", prefix, limit), lambda: fts.spelled_words(
-            islice(self._terms_with_prefix(prefix), limit)))
+            term for term, _ in islice(self.terms(fts.term_of_word(prefix)), limit)))
 
     def _prefix_words(self, prefix: str) -> _PrefixWords:
+        def load() -> _PrefixWords:
+            found = dict(islice(self.terms(fts.term_of_word(prefix)), _FIRST_WORDS))
+            words = fts.spelled_words(found)
+            common = sum(frequency is None or frequency >= COMMON for frequency in found.values())
+            if len(found) == _FIRST_WORDS or common > _MOST_COMMON:
+                return _PrefixWords(None, words)
+            counted = {term: self._connection.execute("SELECT doc FROM vocabulary WHERE term = ?", (term,)).fetchone()[0]
+                       if frequency is None else frequency for term, frequency in found.items()}
+            return _PrefixWords(counted, words)
+
         def updated(known: _PrefixWords, delta: Delta) -> _PrefixWords | None:
             """Frequencies may be out of date: they only decide how to read the terms."""
             words = delta.updated_words(known.words, prefix)
@@ -104,36 +107,27 @@ class VocabularyReader:
                 words = words[:len(known.words)]
             return known if words == known.words else None
 
-        return self._transaction.cached(("prefix words", prefix), lambda: _PrefixWords.of(
-            self.first_terms(fts.term_of_word(prefix), _FIRST_WORDS)), updated)
+        return self._transaction.cached(("prefix words", prefix), load, updated)
 
-    def _terms_with_prefix(self, prefix: str) -> Iterator[str]:
-        start = fts.term_of_word(prefix)
-        return self._terms(start, start + _AFTER_ANY_WORD)
+    def terms(self, start: str, end: str | None = None) -> Iterator[tuple[str, int | None]]:
+        """Yield the terms from `start` to before `end`, or that start with `start`, in byte order.
 
-    def _terms(self, start: str, end: str) -> Iterator[str]:
-        """Yield the terms from `start` to before `end`, in byte order.
+        Each comes with its document frequency, or None for a common term.
 
         FTS5 reads all documents of each term that it lists, and of a term at the end of a range. So ranges leave out position
         gaps and terms with materialized sets, which have most documents: those are looked up one by one.
         """
+        end = start + _AFTER_ANY_WORD if end is None else end
         gaps = [fts.POSITION_GAP] if start <= fts.POSITION_GAP < end else []
         for common in merge(stored_terms(self._connection, start, end), gaps):
             yield from self._terms_between(start, fts.end_before(common))
             if common != fts.POSITION_GAP and self._has_term(common):
-                yield common
+                yield common, None
             start = common + "\0"
         yield from self._terms_between(start, end)
 
-    def _terms_between(self, start: str, end: str) -> Iterator[str]:
-        for term, in self._connection.execute("SELECT term FROM vocabulary WHERE term >= ? AND term < ?", (start, end)):
-            yield term
-
-    def first_terms(self, start: str, limit: int) -> dict[str, int]:
-        """Return the first terms that start with a term, each with its document frequency."""
-        return dict(self._connection.execute(
-            "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? AND term <> ? LIMIT ?",
-            (start, start + _AFTER_ANY_WORD, fts.POSITION_GAP, limit)))
+    def _terms_between(self, start: str, end: str) -> Iterator[tuple[str, int]]:
+        return self._connection.execute("SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ?", (start, end))
 
     def first_characters(self) -> Sequence[str]:
         """Return the distinct first characters of all words."""
@@ -150,15 +144,15 @@ class VocabularyReader:
             "SELECT 1 FROM prefix_postings WHERE letter = ? LIMIT 1", (letter,)).fetchone()}
         rare: list[str] = []
         for start, end in _BESIDE_LETTERS:
-            while terms := list(islice(self._terms(start, end), _MANY_WORDS)):
-                found = [fts.word_of_term(term) for term in terms]
+            while terms := list(islice(self.terms(start, end), _MANY_WORDS)):
+                found = [fts.word_of_term(term) for term, _ in terms]
                 are_many = len(found) == _MANY_WORDS and found[0][0] == found[-1][0]
                 if are_many or len(rare) > _MOST_RARE:  # skip the remaining words of the last first character
                     common.update(word[0] for word in found)
                     start = fts.term_of_word(found[-1][0]) + _AFTER_ANY_WORD
                 else:
                     rare += found
-                    start = terms[-1] + "\0"
+                    start = terms[-1][0] + "\0"
         return frozenset(common), sorted(word for word in rare if word[0] not in common)
 
     def _updated_first_characters(self, known: _FirstCharacters, delta: Delta) -> _FirstCharacters | None:
@@ -166,7 +160,7 @@ class VocabularyReader:
         common, rare = known
         words = delta.updated_words(rare, "", common)
         removed = {fts.word_of_term(term)[0] for term in delta.removed_terms or ()}
-        if words is None or not all(self.first_terms(fts.term_of_word(character), 1) for character in common & removed):
+        if words is None or not all(any(self.terms(fts.term_of_word(character))) for character in common & removed):
             return None
         return common, words
 
