@@ -25,14 +25,15 @@ def materialized_key(kind: str, term: str, is_prefix: bool) -> str:
 def stored_terms(connection: sqlite3.Connection, start: str, end: str) -> Iterator[str]:
     """Yield the terms from `start` to before `end` for which any set is stored, usable or not, in byte order.
 
-    Some of these terms may occur in no document any more.
+    Some of these terms may occur in no document any more. In a damaged file keys may be in any order: UNION ends a loop of them.
     """
     first, last = materialized_key("word", start, False), materialized_key("word", end, False)
     for key, in connection.execute(  # a term has many rows: each step seeks the next term
-            "WITH RECURSIVE stored (key) AS (SELECT min(key) FROM materialized_postings WHERE key >= ? UNION ALL "
+            "WITH RECURSIVE stored (key) AS (SELECT min(key) FROM materialized_postings WHERE key >= ? UNION "
             "SELECT (SELECT min(key) FROM materialized_postings WHERE key > stored.key) FROM stored WHERE key < ?) "
             "SELECT key FROM stored WHERE key < ?", (first, last, last)):
-        yield key.partition(":")[2]
+        if (term := key.partition(":")[2])[-1:] > " ":  # else damaged
+            yield term
 
 
 class MaterializedReader:

@@ -213,6 +213,7 @@ def test_words_are_the_same_whatever_sets_are_stored(words: set[str], others: se
             connection.executemany("INSERT INTO materialized_postings VALUES (?, ?, ?, x'')", [
                 (materialized_key(kind, fts.term_of_word(word), False), part, block)
                 for word in stored for kind in ("word", "position") for part in (0, 2) for block in (0, 1)])
+            connection.executemany("INSERT INTO materialized_postings VALUES (?, 0, 0, x'')", [("w:",), ("w:a\0",)])  # damaged
         with reading(path) as reader:
             assert list(reader.vocabulary.first_characters()) == sorted({word[0] for word in known})
         with reading(path) as reader:
