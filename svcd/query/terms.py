@@ -222,17 +222,15 @@ class Terms:
             if self._infix_fields and not term.is_ngram and len(word) >= SHORTEST_INFIX:
                 one = [each for each in self.infix_words(word) if not is_prefix or not each.startswith(word)]
                 near = Typos(sorted({*near.one, *one}, key=str.encode), [each for each in near.two if word not in each])
-            return near, self._best_split(word)
+            return near, self._best_split(word, term.components)
 
         term.is_derived = True
         if postings.is_by_attribute or not postings.is_tolerant_throughout:
-            term.typos, split = find()
+            term.typos, term.split = find()
         else:
-            term.typos, split = postings.reader.cached(("derived", word, budget, is_prefix), find)
+            term.typos, term.split = postings.reader.cached(("derived", word, budget, is_prefix, term.components), find)
         if reached := term.typos.one + term.typos.two:
             self.number_words(sorted(reached))
-        if split != term.components:
-            term.split = split
 
     def infix_words(self, word: str) -> Sequence[str]:
         """Return the words with a word inside, of the attributes whose words are found so; in byte order, except the word."""
@@ -260,18 +258,22 @@ class Terms:
         one = list(islice(sorted(found.union(near.one) - {term.word}, key=str.encode), STEM_WORDS))
         return Typos(one, [word for word in near.two if word not in found])
 
-    def _best_split(self, word: str) -> Phrase | None:
-        """Return the cut whose parts are adjacent in most documents; the leftmost of equal cuts."""
+    def _best_split(self, word: str, components: Phrase) -> Phrase | None:
+        """Return the cut whose parts are adjacent in most documents, the leftmost of equal cuts; None for the words of an n-gram.
+
+        components: of the n-gram.
+        """
         postings, cuts = self.postings, [(word[:cut], word[cut:]) for cut in range(1, len(word))]
         best, most = None, 0
         if postings.is_by_attribute:  # there a cut without documents is a split too, and each pair must be looked up (quirks)
             found = [len(postings.pair(1, *parts)) for parts in cuts]
-            return cuts[found.index(max(found))] if found else None
+            best = cuts[found.index(max(found))] if found else None
+            return None if best == components else best
         # Most parts are not words, and looking up a word is much faster than looking up a pair. A pair has no more documents than
         # both of its words, so the cut whose words share most documents comes first, and few others are looked up.
         docids, has_word = postings.reader.terms.word_docids, postings.has_word
         shared = [(-docids(left).intersection_cardinality(docids(right)), len(left), (left, right))
-                  for left, right in cuts if has_word(left) and has_word(right)]
+                  for left, right in cuts if (left, right) != components and has_word(left) and has_word(right)]
         place = 0
         for bound, at, parts in sorted(shared):
             if -bound < max(most, 1):
@@ -279,6 +281,11 @@ class Terms:
             count = len(postings.pair(1, *parts))
             if count > most or count == most and count and at < place:
                 best, most, place = parts, count, at
+        # The words of an n-gram are common neighbours, so that looking them up takes long. Few n-grams have another split.
+        if best is not None and components in cuts:
+            count = len(postings.pair(1, *components))
+            if count > most or count == most and len(components[0]) < place:
+                return None
         return best
 
     # Subsets

@@ -38,14 +38,17 @@ def test_the_best_split_wins() -> None:
     assert terms.derivations(Subset(terms.word("xy", False))).phrases == []
 
 
+CUTS = [("a", "bcd"), ("ab", "cd"), ("abc", "d")]
+
+
 @given(st.lists(st.lists(st.sampled_from(["a", "ab", "abc", "b", "bcd", "cd", "d", "x"]), min_size=1, max_size=5).map(" ".join),
-                min_size=1, max_size=8))
-def test_the_best_split_is_that_of_a_count_of_all(titles: list[str]) -> None:
-    cuts = [("a", "bcd"), ("ab", "cd"), ("abc", "d")]
-    counts = [sum(f" {left} {right} " in f" {title} " for title in titles) for left, right in cuts]
-    expected = [cuts[counts.index(max(counts))]] if any(counts) else []
+                min_size=1, max_size=8), st.sampled_from([None, *CUTS]))
+def test_the_best_split_is_that_of_a_count_of_all(titles: list[str], components: tuple[str, str] | None) -> None:
+    counts = [sum(f" {left} {right} " in f" {title} " for title in titles) for left, right in CUTS]
+    best = CUTS[counts.index(max(counts))] if any(counts) else None
     terms = terms_of(titled(*titles))
-    assert terms.derivations(Subset(terms.word("abcd", False))).phrases == expected
+    term = terms.word("abcd", False) if components is None else made(terms.ngram(components, False))
+    assert terms.derivations(Subset(term)).phrases == ([] if best in (None, components) else [best])
 
 
 def test_an_ngram_is_not_split_into_its_words() -> None:
