@@ -36,6 +36,7 @@ _COLUMN_END = "\t"
 _FIELD_END = "\n"
 _SPACED_END = f" {_FIELD_END}"
 _BEFORE_TERM = f" {SEPARATOR_MARK}{_COLUMN_END}"
+_AFTER_TERM = f" {SEPARATOR_MARK}{_FIELD_END}"
 # Up to three adjacent terms or gaps of a forward index row; it matches everywhere, even an empty text.
 _THREE = re.compile(rf"([^ {SEPARATOR_MARK}\n]*)(?: ([^ {SEPARATOR_MARK}\n]*)(?: ([^ {SEPARATOR_MARK}\n]*))?)?")
 
@@ -174,6 +175,28 @@ def distances(forward: str, left: str, right: str, is_prefix: bool = False) -> C
             if spelled == right or (is_prefix and spelled.startswith(right)):
                 nearest[spelled] = min(distance, nearest.get(spelled, distance))
     return nearest.values()
+
+
+def has_any_phrase(forward: str, phrases: Iterable[str], beginnings: Iterable[str] = ()) -> bool:
+    """Return whether a forward index row has adjacent terms. phrases: terms separated by a space. beginnings: of such phrases."""
+    for phrase in phrases:
+        if phrase in forward and _has_phrase(forward, phrase, _AFTER_TERM):
+            return True
+    for beginning in beginnings:
+        if beginning in forward and _has_phrase(forward, beginning, ""):
+            return True
+    return False
+
+
+def _has_phrase(forward: str, phrase: str, ends: str) -> bool:
+    """Return whether the row has a phrase before one of `ends` or at its end; if `ends` is empty, before anything."""
+    at = forward.find(phrase)
+    while at > 0:  # a match is never at 0: each line starts with its column
+        end = at + len(phrase)
+        if forward[at - 1] in _BEFORE_TERM and (not ends or forward[end:end + 1] in ends):
+            return True
+        at = forward.find(phrase, at + 1)
+    return False
 
 
 def _terms_after(forward: str, spelled: str) -> Iterator[tuple[str, ...]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import compress, count, islice, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.index import fts
@@ -18,6 +18,8 @@ from svcd.index.term_reader import TermReader
 # Costs in microseconds, measured on 36,000 films of 90 words and on a million documents of 20. A row of the forward index gives
 # all distances of a pair at once, and of all pairs of two sides.
 _ROW_COST, _SCAN_COST = 4, 5
+# Only whether two words are adjacent: reading a row, and searching it for a phrase.
+_READ_COST, _FIND_COST = 2.5, 0.15
 # FTS5 scans the rarer term and seeks in the more frequent one, or scans both: once for each distance. The first seek in a page
 # of the index takes longer; a term has _PAGES_OF_DOCUMENT pages per document.
 _QUERY_COST, _SEEK_COST, _STEP_COST, _PAGE_COST, _PAGES_OF_DOCUMENT = 35, 0.2, 0.045, 1.2, 0.0025
@@ -27,6 +29,9 @@ _PREFIX_STEP_COST = 0.1
 _WORD_COST = 50
 # Reading a materialized pair; it is looked up only if FTS5 would take longer than _WORTH_A_LOOK.
 _STORED_COST, _WORTH_A_LOOK = 40, 200
+
+# Among more documents than this, adjacent words are looked for before words farther apart.
+_MANY = 50
 
 # A prefix of at most _FEW_TERMS terms may be looked up term by term; reading their frequencies takes _FREQUENCIES_COST.
 _FEW_TERMS, _FREQUENCIES_COST = 100, 1_000
@@ -117,21 +122,16 @@ class PairReader(TermReader):
         """
         if not candidates or not lefts or not (rights or prefix):
             return EMPTY
-        sides = _Sides.of(lefts, rights, prefix)
+        sides = Sides.of(lefts, rights, prefix)
+        find_cost = _READ_COST + sides.phrases_count * _FIND_COST
+        if distance == 1 and len(candidates) > _MANY and find_cost < _SCAN_COST:
+            return self._adjacent_sides(sides, candidates, find_cost)
         # Cached: the examined documents, then the documents of distance 1, 2 and 3, and the words, so that their memory counts.
-        seen, *found, _ = self._transaction.cached(("near", sides.words), lambda: (*(EMPTY,) * (1 + NEAR), sides.words),
-                                                   lambda known, delta: (*_without_written(known[:-1], delta), known[-1]))
-        fresh = candidates - seen
-        adjacent = EMPTY
-        beside = sides.terms_beside_prefix
-        queries = len(sides.left_terms) * (len(beside) + (sides.prefix_term is not None))
-        query_cost = sum(map(self._term_cost, (*sides.left_terms, *beside))) + min(queries, len(fresh)) * _QUERY_COST
-        if len(fresh) * _SCAN_COST > query_cost:
-            by_fts, fresh = self._near_by_fts(distance, sides, fresh)
-            if distance == 1:
-                adjacent = by_fts
-            else:
-                fresh |= by_fts
+        seen, *found, _ = self._examined("near", sides, NEAR)
+        by_fts, fresh = self._near_by_fts(distance, sides, candidates - seen, _SCAN_COST)
+        if distance > 1:
+            fresh |= by_fts
+            by_fts = EMPTY
         if fresh:
             rows = rows_by_docid(self._connection, FORWARD_TEXTS, fresh.to_array())
             # Search for the side with fewer words, or for the rarer one of two words.
@@ -141,25 +141,49 @@ class PairReader(TermReader):
             more = nearest(rows, lefts, rights, sides.prefix_term, are_rights_rarer)
             found = [docids | DocIds(few) if few else docids for docids, few in zip(found, more)]
             self._transaction.replace_cached(("near", sides.words), (seen | fresh, *found, sides.words))
-        near: DocIds = (found[distance - 1] | adjacent) & candidates
+        near: DocIds = (found[distance - 1] | by_fts) & candidates
         return near
 
-    def _near_by_fts(self, distance: int, sides: _Sides, candidates: DocIds) -> tuple[DocIds, DocIds]:
+    def _adjacent_sides(self, sides: Sides, candidates: DocIds, find_cost: float) -> DocIds:
+        """Candidates in which a right word directly follows a left one. find_cost: of each row that is examined.
+
+        Mostly enough of many documents have adjacent words, and nobody asks for larger distances.
+        """
+        seen, found, _ = self._examined("beside", sides, 1)
+        by_fts, fresh = self._near_by_fts(1, sides, candidates - seen, find_cost)
+        if fresh:
+            rows = rows_by_docid(self._connection, FORWARD_TEXTS, fresh.to_array())
+            phrases, beginnings = sides.phrases()
+            found |= DocIds([docid for docid, forward in rows if fts.has_any_phrase(forward, phrases, beginnings)])
+            self._transaction.replace_cached(("beside", sides.words), (seen | fresh, found, sides.words))
+        adjacent: DocIds = (found | by_fts) & candidates
+        return adjacent
+
+    def _examined(self, kind: str, sides: Sides, sets: int) -> tuple[Any, ...]:
+        """Return the documents examined for two sides of words, the sets found in them, and the words, whose memory counts."""
+        return self._transaction.cached((kind, sides.words), lambda: (*(EMPTY,) * (1 + sets), sides.words),
+                                        lambda known, delta: (*_without_written(known[:-1], delta), known[-1]))
+
+    def _near_by_fts(self, distance: int, sides: Sides, candidates: DocIds, row_cost: float) -> tuple[DocIds, DocIds]:
         """Return the candidates in which FTS5 finds two words this near, and the candidates that are quicker to examine.
 
-        At distance 1 the former are exact; else their words may be nearer, or in any order.
+        At distance 1 the former are exact; else their words may be nearer, or in any order. row_cost: of each examined row.
         """
+        terms = (*sides.left_terms, *sides.terms_beside_prefix)
+        query_cost = sum(map(self._term_cost, terms)) + min(sides.phrases_count, len(candidates)) * _QUERY_COST
+        if len(candidates) * row_cost <= query_cost:
+            return EMPTY, candidates
         found: list[DocIds] = []
         examined = EMPTY
         for pair, both, cost in self._pairs(distance, sides, candidates):
             both -= examined
-            if len(both) * _SCAN_COST <= cost:
+            if len(both) * row_cost <= cost:
                 examined |= both
             else:
                 found.append(both & (self._adjacent(*pair) if distance == 1 else self._within(distance, *pair)))
         return union_of(found), examined
 
-    def _pairs(self, distance: int, sides: _Sides, candidates: DocIds) -> Iterator[tuple[_Pair, DocIds, float]]:
+    def _pairs(self, distance: int, sides: Sides, candidates: DocIds) -> Iterator[tuple[_Pair, DocIds, float]]:
         """Yield (pair, candidates that hold both terms, cost of the query to FTS5) for the pairs that candidates have."""
         prefix = sides.prefix_term
         beside = [(spelled, self._docids_of(spelled)) for spelled in sides.terms_beside_prefix]
@@ -220,7 +244,7 @@ class PairReader(TermReader):
         return self.word_docids(fts.word_of_term(spelled))
 
 
-class _Sides(NamedTuple):
+class Sides(NamedTuple):
     """Two sides of words, as terms. words: all of them as one text, which identifies the sides."""
 
     left_terms: tuple[str, ...]
@@ -229,13 +253,23 @@ class _Sides(NamedTuple):
     words: str
 
     @classmethod
-    def of(cls, lefts: Sequence[str], rights: Sequence[str], prefix: str | None) -> _Sides:
+    def of(cls, lefts: Sequence[str], rights: Sequence[str], prefix: str | None) -> Sides:
         """The sides of `near_docids`."""
         left_terms = tuple(map(fts.term_of_word, lefts))
         right_terms = tuple(map(fts.term_of_word, rights))
         prefix_term = None if prefix is None else fts.term_of_word(prefix)
         return cls(left_terms, right_terms, prefix_term,
                    "\n".join((" ".join(left_terms), " ".join(right_terms), prefix_term or "")))
+
+    @property
+    def phrases_count(self) -> int:
+        """The number of phrases of a left and a right term."""
+        return len(self.left_terms) * (len(self.terms_beside_prefix) + (self.prefix_term is not None))
+
+    def phrases(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The phrases of a left and a right term, and the beginnings of phrases with the prefix."""
+        whole = [f"{left} {right}" for left in self.left_terms for right in self.terms_beside_prefix]
+        return whole, [] if self.prefix_term is None else [f"{left} {self.prefix_term}" for left in self.left_terms]
 
     @property
     def terms_beside_prefix(self) -> Sequence[str]:

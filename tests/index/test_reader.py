@@ -238,17 +238,20 @@ def read_set(reader: IndexReader, word: str, field: str | None, is_prefix: bool)
 
 # Costs of a row read for one pair and for all, and of a posting of a prefix, at which everything is read from the forward index;
 # asked of FTS5, prefixes as such or word by word; now this and now that.
-COSTS = [(0, 0, 0), (1 << 40, 1 << 40, 0), (1 << 40, 1 << 40, 1 << 20), (40, 40, 0)]
+# Of a row that is scanned, of one that is only searched for phrases, of a step in a prefix; the documents from which on it is.
+COSTS = [(0, 0, 0, 99), (1 << 40, 0, 0, 99), (1 << 40, 0, 1 << 20, 99), (40, 0, 0, 99),
+         (1 << 40, 0, 0, 0), (1 << 40, 1 << 30, 0, 0), (1 << 40, 1 << 30, 1 << 20, 0), (1 << 40, 40, 0, 1)]
 
 
 @settings(max_examples=40, deadline=None)
 @given(HISTORY, st.sampled_from(COSTS), st.lists(st.sets(st.integers(0, 6)), min_size=1, max_size=3), st.integers(1, 5))
 def test_the_forward_index_and_fts5_find_the_same_pairs(
-    history: list[list[tuple[int, Any]]], costs: tuple[int, int, int], asked: list[set[int]], step: int
+    history: list[list[tuple[int, Any]]], costs: tuple[int, int, int, int], asked: list[set[int]], step: int
 ) -> None:
-    row_cost, scan_cost, prefix_cost = costs
+    scan_cost, read_cost, prefix_cost, many = costs
     with tempfile.TemporaryDirectory() as folder, patch.multiple(
-            pair_reader, _ROW_COST=row_cost, _SCAN_COST=scan_cost, _PREFIX_STEP_COST=prefix_cost, _FREQUENCIES_COST=0):
+            pair_reader, _ROW_COST=scan_cost, _SCAN_COST=scan_cost, _READ_COST=read_cost, _PREFIX_STEP_COST=prefix_cost,
+            _MANY=many, _FREQUENCIES_COST=0):
         path, cache = Path(folder) / "index.sqlite", Cache(1 << 20)
         with closing(IndexWriter(path)) as writer:
             held: Documents = {}
