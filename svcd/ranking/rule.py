@@ -151,8 +151,10 @@ class GraphRule(Rule):
     """A rule with one bucket for each cost of paths through the query graph."""
 
     name: str
-    # Whether a search may look up conditions that no path reaches. Most rules may: all terms of the graph are derived before
-    # they run, so highlighting does not show the difference.
+    # Whether results reveal which conditions were looked up. Mostly they do not: all terms of the graph are derived before
+    # the rule runs, so highlighting does not show the difference.
+    is_revealing = False
+    # Whether to look up conditions that no path reaches.
     looks_ahead = True
     # Whether a condition is computed only for the documents that reached it, if they are much fewer than all that are left.
     narrows = False
@@ -168,7 +170,7 @@ class GraphRule(Rule):
         if plan is None:
             plan = graph.plans[self.name] = Plan(graph, self.edges_between(graph))
         max_rank = 1 + plan.max_cost + self.extra_rank(graph)
-        search = PathSearch(plan, candidates, self.looks_ahead, self.narrows)
+        search = PathSearch(plan, candidates, self.looks_ahead, self.narrows, self.is_revealing)
         for cost in plan.path_costs:
             if not search.left:
                 return
@@ -287,13 +289,17 @@ class PathSearch:
     of ten costs each have thousands of paths of one cost. With looks_ahead the search follows an edge only with documents
     that can reach End from it. This looks up conditions that a plain walk does not reach, so only rules use it whose results
     do not reveal the conditions that were looked up. It does not work for graphs whose nodes can be skipped.
+
+    is_revealing: look up the conditions of all edges out of a node, also after all documents that reached it were found (quirk).
     """
 
-    def __init__(self, plan: Plan, candidates: DocIds, looks_ahead: bool = False, narrows: bool = False) -> None:
+    def __init__(self, plan: Plan, candidates: DocIds, looks_ahead: bool = False, narrows: bool = False,
+                 is_revealing: bool = False) -> None:
         self.left = candidates
         self._plan = plan
         self._docids: dict[Condition, DocIds] = {}
         self._narrows = narrows
+        self._is_revealing = is_revealing
         # Conditions computed for some documents: these documents, and the ones among them that meet the condition.
         self._partly: dict[Condition, tuple[DocIds, DocIds]] = {}
         self._path: list[QueryNode] = []
@@ -364,8 +370,9 @@ class PathSearch:
             if rest < 0 or not plan.costs[successor] >> rest & 1:
                 continue
             if successor == END:
-                self.left -= docids
-                self._found_paths.append(tuple(self._path))
+                if docids:
+                    self.left -= docids
+                    self._found_paths.append(tuple(self._path))
                 return
             if condition is None or node is None:
                 self._walk(successor, rest, docids, dropped | drops)
@@ -385,7 +392,7 @@ class PathSearch:
                 self._walk(successor, rest, reached, dropped)
                 self._path.pop()
             docids &= self.left
-            if not docids:
+            if not docids and not (self._is_revealing and self.left):
                 return
 
     def _among(self, condition: Condition, docids: DocIds) -> DocIds:

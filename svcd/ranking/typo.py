@@ -17,7 +17,7 @@ class Words(GraphRule):
     """
 
     name = WORDS
-    looks_ahead = False  # words that no path reaches must stay underived: highlighting shows derivations
+    is_revealing, looks_ahead = True, False  # looking up a word derives it, and highlighting shows its derivations
 
     def edges_between(self, graph: Graph) -> EdgesBetween:
         """Return an edge to match each node, preceded by an edge to skip it if it may be dropped.

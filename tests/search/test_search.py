@@ -163,6 +163,14 @@ def test_typo_words_are_marked_where_they_were_looked_for() -> None:
     assert hit["_formatted"]["title"] == "<em>darkest</em> star"
 
 
+def test_typos_of_joined_words_are_marked_if_documents_are_left_when_all_words_are_found() -> None:
+    """As in the reference engine, asked for these documents."""
+    titles, marked = ["quick star wars newhope warznewhope", "quick warznewhope"], "<em>warznewhope</em>"
+    alone, together = (hits(titled(*some), "quick star wars newhope", attributes_to_highlight=["*"]) for some in (titles[:1], titles))
+    assert [marked in hit["_formatted"]["title"] for hit in alone] == [False]
+    assert [marked in hit["_formatted"]["title"] for hit in together] == [True, True]
+
+
 def test_hidden_fields_are_not_named() -> None:
     reader = DictReader(
         [{"id": 1, "secret": 3}, {"id": 2, "secret": 5}],
