@@ -177,25 +177,18 @@ def distances(forward: str, left: str, right: str, is_prefix: bool = False) -> C
     return nearest.values()
 
 
-def has_any_phrase(forward: str, phrases: Iterable[str], beginnings: Iterable[str] = ()) -> bool:
-    """Return whether a forward index row has adjacent terms. phrases: terms separated by a space. beginnings: of such phrases."""
-    for phrase in phrases:
-        if phrase in forward and _has_phrase(forward, phrase, _AFTER_TERM):
-            return True
-    for beginning in beginnings:
-        if beginning in forward and _has_phrase(forward, beginning, ""):
-            return True
-    return False
+def has_any_phrase(forward: str, phrases: Iterable[tuple[str, bool]]) -> bool:
+    """Return whether a forward index row has adjacent terms.
 
-
-def _has_phrase(forward: str, phrase: str, ends: str) -> bool:
-    """Return whether the row has a phrase before one of `ends` or at its end; if `ends` is empty, before anything."""
-    at = forward.find(phrase)
-    while at > 0:  # a match is never at 0: each line starts with its column
-        end = at + len(phrase)
-        if forward[at - 1] in _BEFORE_TERM and (not ends or forward[end:end + 1] in ends):
-            return True
-        at = forward.find(phrase, at + 1)
+    phrases: (terms separated by a space, whether the last one is a prefix).
+    """
+    for phrase, is_prefix in phrases:
+        at = forward.find(phrase)
+        while at > 0:  # a match is never at 0: each line starts with its column
+            end = at + len(phrase)
+            if forward[at - 1] in _BEFORE_TERM and (is_prefix or forward[end:end + 1] in _AFTER_TERM):  # "" at the end
+                return True
+            at = forward.find(phrase, at + 1)
     return False
 
 

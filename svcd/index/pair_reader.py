@@ -153,8 +153,8 @@ class PairReader(TermReader):
         by_fts, fresh = self._near_by_fts(1, sides, candidates - seen, find_cost)
         if fresh:
             rows = rows_by_docid(self._connection, FORWARD_TEXTS, fresh.to_array())
-            phrases, beginnings = sides.phrases()
-            found |= DocIds([docid for docid, forward in rows if fts.has_any_phrase(forward, phrases, beginnings)])
+            phrases = sides.phrases()
+            found |= DocIds([docid for docid, forward in rows if fts.has_any_phrase(forward, phrases)])
             self._transaction.replace_cached(("beside", sides.words), (seen | fresh, found, sides.words))
         adjacent: DocIds = (found | by_fts) & candidates
         return adjacent
@@ -266,10 +266,12 @@ class Sides(NamedTuple):
         """The number of phrases of a left and a right term."""
         return len(self.left_terms) * (len(self.terms_beside_prefix) + (self.prefix_term is not None))
 
-    def phrases(self) -> tuple[Sequence[str], Sequence[str]]:
-        """The phrases of a left and a right term, and the beginnings of phrases with the prefix."""
-        whole = [f"{left} {right}" for left in self.left_terms for right in self.terms_beside_prefix]
-        return whole, [] if self.prefix_term is None else [f"{left} {self.prefix_term}" for left in self.left_terms]
+    def phrases(self) -> list[tuple[str, bool]]:
+        """The phrases of a left and a right term, and whether the right one is the prefix."""
+        rights = [(spelled, False) for spelled in self.terms_beside_prefix]
+        if self.prefix_term is not None:
+            rights.append((self.prefix_term, True))
+        return [(f"{left} {right}", is_prefix) for left in self.left_terms for right, is_prefix in rights]
 
     @property
     def terms_beside_prefix(self) -> Sequence[str]:
