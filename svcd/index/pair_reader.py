@@ -123,11 +123,9 @@ class PairReader(TermReader):
         if not candidates or not lefts or not (rights or prefix):
             return EMPTY
         sides = Sides.of(lefts, rights, prefix)
-        find_cost = _READ_COST + sides.phrases_count * _FIND_COST
-        if distance == 1 and len(candidates) > _MANY and find_cost < _SCAN_COST:
-            return self._adjacent_sides(sides, candidates, find_cost)
-        # Cached: the examined documents, then the documents of distance 1, 2 and 3, and the words, so that their memory counts.
-        seen, *found, _ = self._examined("near", sides, NEAR)
+        if distance == 1 and len(candidates) > _MANY and sides.find_cost < _SCAN_COST:
+            return self._adjacent_sides(sides, candidates)
+        seen, *found, _ = self._examined("near", sides, NEAR)  # by distance
         by_fts, fresh = self._near_by_fts(distance, sides, candidates - seen, _SCAN_COST)
         if distance > 1:
             fresh |= by_fts
@@ -144,13 +142,13 @@ class PairReader(TermReader):
         near: DocIds = (found[distance - 1] | by_fts) & candidates
         return near
 
-    def _adjacent_sides(self, sides: Sides, candidates: DocIds, find_cost: float) -> DocIds:
-        """Candidates in which a right word directly follows a left one. find_cost: of each row that is examined.
+    def _adjacent_sides(self, sides: Sides, candidates: DocIds) -> DocIds:
+        """Candidates in which a right word directly follows a left one.
 
         Mostly enough of many documents have adjacent words, and nobody asks for larger distances.
         """
         seen, found, _ = self._examined("beside", sides, 1)
-        by_fts, fresh = self._near_by_fts(1, sides, candidates - seen, find_cost)
+        by_fts, fresh = self._near_by_fts(1, sides, candidates - seen, sides.find_cost)
         if fresh:
             rows = rows_by_docid(self._connection, FORWARD_TEXTS, fresh.to_array())
             phrases = sides.phrases()
@@ -169,7 +167,7 @@ class PairReader(TermReader):
 
         At distance 1 the former are exact; else their words may be nearer, or in any order. row_cost: of each examined row.
         """
-        terms = (*sides.left_terms, *sides.terms_beside_prefix)
+        terms = (*sides.left_terms, *sides.beside_prefix)
         query_cost = sum(map(self._term_cost, terms)) + min(sides.phrases_count, len(candidates)) * _QUERY_COST
         if len(candidates) * row_cost <= query_cost:
             return EMPTY, candidates
@@ -186,7 +184,7 @@ class PairReader(TermReader):
     def _pairs(self, distance: int, sides: Sides, candidates: DocIds) -> Iterator[tuple[_Pair, DocIds, float]]:
         """Yield (pair, candidates that hold both terms, cost of the query to FTS5) for the pairs that candidates have."""
         prefix = sides.prefix_term
-        beside = [(spelled, self._docids_of(spelled)) for spelled in sides.terms_beside_prefix]
+        beside = [(spelled, self._docids_of(spelled)) for spelled in sides.beside_prefix]
         continued = None if prefix is None else self.prefix_docids(fts.word_of_term(prefix))
         for left in sides.left_terms:
             with_left = self._docids_of(left)
@@ -245,11 +243,15 @@ class PairReader(TermReader):
 
 
 class Sides(NamedTuple):
-    """Two sides of words, as terms. words: all of them as one text, which identifies the sides."""
+    """Two sides of words, as terms.
+
+    beside_prefix: the right terms that do not start with the prefix. words: all of them as one text, which identifies the sides.
+    """
 
     left_terms: tuple[str, ...]
     right_terms: tuple[str, ...]
     prefix_term: str | None
+    beside_prefix: Sequence[str]
     words: str
 
     @classmethod
@@ -258,27 +260,27 @@ class Sides(NamedTuple):
         left_terms = tuple(map(fts.term_of_word, lefts))
         right_terms = tuple(map(fts.term_of_word, rights))
         prefix_term = None if prefix is None else fts.term_of_word(prefix)
-        return cls(left_terms, right_terms, prefix_term,
+        beside_prefix = right_terms if prefix_term is None else [
+            spelled for spelled in right_terms if not spelled.startswith(prefix_term)]
+        return cls(left_terms, right_terms, prefix_term, beside_prefix,
                    "\n".join((" ".join(left_terms), " ".join(right_terms), prefix_term or "")))
 
     @property
     def phrases_count(self) -> int:
-        """The number of phrases of a left and a right term."""
-        return len(self.left_terms) * (len(self.terms_beside_prefix) + (self.prefix_term is not None))
+        """The number of phrases."""
+        return len(self.left_terms) * (len(self.beside_prefix) + (self.prefix_term is not None))
+
+    @property
+    def find_cost(self) -> float:
+        """Microseconds to read a row and search it for the phrases."""
+        return _READ_COST + self.phrases_count * _FIND_COST
 
     def phrases(self) -> list[tuple[str, bool]]:
         """The phrases of a left and a right term, and whether the right one is the prefix."""
-        rights = [(spelled, False) for spelled in self.terms_beside_prefix]
+        rights = [(spelled, False) for spelled in self.beside_prefix]
         if self.prefix_term is not None:
             rights.append((self.prefix_term, True))
         return [(f"{left} {right}", is_prefix) for left in self.left_terms for right, is_prefix in rights]
-
-    @property
-    def terms_beside_prefix(self) -> Sequence[str]:
-        """The right terms that do not start with the prefix."""
-        if self.prefix_term is None:
-            return self.right_terms
-        return [spelled for spelled in self.right_terms if not spelled.startswith(self.prefix_term)]
 
 
 def _pair_key(distance: int, pair: _Pair) -> tuple[object, ...]:

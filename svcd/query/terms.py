@@ -261,7 +261,7 @@ class Terms:
     def _best_split(self, word: str, components: Phrase) -> Phrase | None:
         """Return the cut whose parts are adjacent in most documents, the leftmost of equal cuts; None for the words of an n-gram.
 
-        components: of the n-gram.
+        components: the words of the n-gram, () for a single word.
         """
         postings, cuts = self.postings, [(word[:cut], word[cut:]) for cut in range(1, len(word))]
         best, most = None, 0

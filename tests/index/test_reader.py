@@ -236,9 +236,9 @@ def read_set(reader: IndexReader, word: str, field: str | None, is_prefix: bool)
     return reader.terms.prefix_field_docids(word, field) if is_prefix else reader.terms.word_field_docids(word, field)
 
 
-# Costs of a row read for one pair and for all, and of a posting of a prefix, at which everything is read from the forward index;
-# asked of FTS5, prefixes as such or word by word; now this and now that.
-# Of a row that is scanned, of one that is only searched for phrases, of a step in a prefix; the documents from which on it is.
+# Costs of a row that is scanned, of one that is searched for phrases alone, and of a posting of a prefix, and the documents beyond
+# which rows are searched for phrases first: so that everything is read from the forward index; asked of FTS5, prefixes as such or
+# word by word; now this and now that.
 COSTS = [(0, 0, 0, 99), (1 << 40, 0, 0, 99), (1 << 40, 0, 1 << 20, 99), (40, 0, 0, 99),
          (1 << 40, 0, 0, 0), (1 << 40, 1 << 30, 0, 0), (1 << 40, 1 << 30, 1 << 20, 0), (1 << 40, 40, 0, 1)]
 
