@@ -151,8 +151,8 @@ class GraphRule(Rule):
     """A rule with one bucket for each cost of paths through the query graph."""
 
     name: str
-    # Whether results reveal which conditions were looked up. Mostly they do not: all terms of the graph are derived before
-    # the rule runs, so highlighting does not show the difference.
+    # Whether highlighting shows which conditions were looked up. Mostly it does not: all terms of the graph are derived before
+    # the rule runs.
     is_revealing = False
     # Whether to look up conditions that no path reaches.
     looks_ahead = True
